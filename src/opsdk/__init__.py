@@ -1,0 +1,1 @@
+"""A strictly typed SDK for Kubernetes operators."""
