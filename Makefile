@@ -1,0 +1,80 @@
+# Everything a developer types. `make demo` and `make test` need Python 3.11 with pip and nothing else;
+# `make e2e` also needs Go (or KUBEBUILDER_ASSETS).
+
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+CODE   := src tests examples
+# the contract of a user's programs stands beside the checkout where the project is developed
+CONTRACT := $(wildcard ../shared/contract)
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-versions lint format types contracts e2e bench docs constraints controlplane clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@echo "venv: making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[trio,apiserver,controlplane,testing,dev]'
+	@touch $@
+
+venv: $(VENV)/.ready ## a virtual environment with all extras, quietly when it is there
+
+demo: venv ## the example operator against the embedded API server; SERVE=1 leaves that server up
+	@$(BIN)/python examples/webapp/demo.py $(if $(SERVE),--serve)
+
+test: venv ## unit tests, conformance of the in-memory API server, the examples' tests, the contract
+	@echo "test: tests, examples$(if $(CONTRACT), and the contract)"
+	@$(BIN)/python -m pytest -q -m 'not controlplane' tests examples
+ifneq ($(CONTRACT),)
+	@$(BIN)/python -m pytest -q -p no:cacheprovider $(CONTRACT)
+endif
+
+test-versions: ## the same on every Python from 3.12 on that is installed
+	@scripts/other-pythons
+
+lint: venv ## ruff and the import contracts
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check $(CODE)
+	@$(MAKE) --no-print-directory contracts
+
+format: venv ## let ruff mend what it can
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+contracts: venv ## who may import whom
+	@PYTHONPATH=tests $(BIN)/lint-imports --no-cache --config pyproject.toml | sed '/^$$/d'
+
+types: venv ## mypy strict, pyright strict, and the completeness of the public types
+	@$(BIN)/mypy src tests
+	@for example in examples/*/; do $(BIN)/mypy $$example || exit 1; done
+	@$(BIN)/pyright --level error
+	@$(BIN)/pyright --ignoreexternal --verifytypes opsdk | scripts/types-complete
+ifneq ($(CONTRACT),)
+	@cd $(CONTRACT) && $(abspath $(BIN))/mypy --strict --cache-dir $(abspath .mypy_cache)/contract .
+	@$(BIN)/python scripts/pyright-strict $(CONTRACT)
+endif
+
+controlplane: ## build etcd, kube-apiserver and kube-controller-manager, once per machine
+	@test -n "$$KUBEBUILDER_ASSETS$$KUBECONFIG" || tests/controlplane/build.sh >/dev/null
+
+e2e: venv controlplane ## the same life, and the conformance suite, on a real control plane
+	@echo "e2e: against $${KUBECONFIG:-$${KUBEBUILDER_ASSETS:-the control plane built here}}"
+	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} \
+		$(BIN)/python -m pytest -q -m controlplane tests
+
+bench: venv ## what the hot paths cost, as ratios within one run
+	@$(BIN)/python bench/run.py
+
+docs: venv ## check that the documentation's code runs and its links lead somewhere
+	@$(BIN)/python scripts/check-docs
+
+constraints: venv ## compile constraints.txt anew
+	@$(BIN)/pip-compile --quiet --all-extras --strip-extras --allow-unsafe --no-header --annotation-style line \
+		--no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file constraints.txt pyproject.toml
+
+clean: ## remove what was made here
+	@rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis dist
