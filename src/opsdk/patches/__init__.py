@@ -1,0 +1,22 @@
+"""Differences between JSON documents, and how to lay them over a third one. Pure functions; nothing here does I/O.
+
+A document is what a JSON decoder gives. Nothing that is passed in is changed, and what comes back may share parts with
+it. `True` and `1` are different values, `1` and `1.0` are the same.
+"""
+
+from opsdk.patches._describe import describe_difference
+from opsdk.patches._json import JsonPatchError, apply_json_patch, json_difference
+from opsdk.patches._merge import apply_merge_patch, merge_difference
+from opsdk.patches._overlay import overlay
+from opsdk.patches._values import same
+
+__all__ = [
+    "JsonPatchError",
+    "apply_json_patch",
+    "apply_merge_patch",
+    "describe_difference",
+    "json_difference",
+    "merge_difference",
+    "overlay",
+    "same",
+]
