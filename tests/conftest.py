@@ -1,10 +1,15 @@
-"""Every async test runs on both backends."""
+"""Every async test runs on both backends, on virtual time; folders that need sockets choose real time for themselves."""
 
 from __future__ import annotations
 
 import pytest
 
+from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> object:
-    return request.param
+_BACKENDS = {"asyncio": virtual_asyncio_options, "trio": virtual_trio_options}
+
+
+@pytest.fixture(params=sorted(_BACKENDS))
+def anyio_backend(request: pytest.FixtureRequest) -> BackendOptions:
+    name = str(request.param)
+    return _BACKENDS[name]()
