@@ -1,0 +1,38 @@
+"""The pydantic base of everything that goes over the wire as part of a custom resource."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+__all__ = ["Model", "NoStatus"]
+
+
+class Model(BaseModel):
+    """A part of a custom resource: snake_case in Python, camelCase on the wire.
+
+    A name that the rule does not give (`clusterIP`) is set with `Annotated[str, Field(alias="clusterIP")]`; inside
+    `Annotated` it does not change the constructor that type checkers see.
+
+    Guarantees:
+        * Fields that the model does not know survive a round trip.
+        * Docstrings of classes and attributes become descriptions in the CRD.
+
+    Not promised: assignments are not validated (`widget.spec.replicas = "three"` is the type checker's to refuse, and
+    the API server's). Validation would cost several times the assignment, copy every list on its way in, and run
+    model validators on half-changed objects.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        extra="allow",
+        populate_by_name=True,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+class NoStatus(Model):
+    """The status of a kind that has none: no status subresource, nothing sent."""
+
+    model_config = ConfigDict(use_attribute_docstrings=False)

@@ -1,0 +1,346 @@
+"""Between an object and its bytes, for each family of classes.
+
+Four families: msgspec structs (lightkube's resources and your own), pydantic custom resources, lightkube's generic
+resources, and classes that bring `from_wire` and `to_wire`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
+
+import msgspec
+from lightkube.models.meta_v1 import ObjectMeta
+from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from opsdk.errors import DecodeError, ObjectError, ResourceDefinitionError
+from opsdk.models._struct_wire import encode_struct, struct_from_wire, struct_to_wire
+from opsdk.models.custom_resource import CustomResource
+from opsdk.models.resources import ResourceInfo, resource_of
+from opsdk.protocols import KubeObject
+from opsdk.types import JsonObject
+
+__all__ = ["Codec", "WireObject", "codec_of"]
+
+T = TypeVar("T", bound=KubeObject)
+A = TypeVar("A")
+
+
+class Codec(Protocol[T]):
+    """Turns objects of one class into bytes and back.
+
+    Guarantees:
+        * What is encoded always says its apiVersion and kind.
+        * Times are UTC and end in Z; a MicroTime always has six digits.
+    """
+
+    @property
+    def resource(self) -> ResourceInfo:
+        """The kind."""
+        ...
+
+    def decode(self, raw: bytes, /) -> T:
+        """The object of a JSON document.
+
+        Raises:
+            DecodeError: It does not fit; says which object and field.
+        """
+        ...
+
+    def encode(self, obj: T, /, *, only_set: bool = False) -> bytes:
+        """The object as JSON.
+
+        Args:
+            obj: The object.
+            only_set: Only what was given or changed, not what has its default: what an apply should own. Structs
+                know no difference; they always leave out what has its default.
+
+        Raises:
+            ObjectError: A time has no time zone; the text names the field.
+        """
+        ...
+
+
+@runtime_checkable
+class WireObject(KubeObject, Protocol):
+    """A class that knows its own JSON."""
+
+    @classmethod
+    def from_wire(cls, document: JsonObject, /) -> Self:
+        """The object of a document.
+
+        Raises:
+            ValueError: It does not fit.
+        """
+        ...
+
+    def to_wire(self) -> JsonObject:
+        """The object's document."""
+        ...
+
+
+def codec_of(kind: type[T]) -> Codec[T]:
+    """The codec of a class. Made once for each class.
+
+    Raises:
+        ResourceDefinitionError: The class does not say which kind it stands for, or belongs to none of the families.
+    """
+    return _codec_of(kind)
+
+
+@lru_cache(maxsize=4096)
+def _codec_of(kind: type[Any]) -> Codec[Any]:
+    resource = resource_of(kind)
+    if issubclass(kind, msgspec.Struct):
+        return _StructCodec(kind, resource)
+    if issubclass(kind, CustomResource):
+        return _ModelCodec(cast("type[CustomResource[Any, Any]]", kind), resource)
+    if callable(getattr(kind, "from_wire", None)) and callable(getattr(kind, "to_wire", None)):
+        return _WireCodec(cast("type[WireObject]", kind), resource)
+    if issubclass(kind, dict):
+        return _GenericCodec(kind, resource)
+    raise ResourceDefinitionError(
+        f"{kind.__qualname__} is neither a msgspec struct nor a CustomResource nor a generic resource of lightkube: "
+        "give it the methods from_wire and to_wire"
+    )
+
+
+_encoder = msgspec.json.Encoder()
+
+
+class _Names(msgspec.Struct):
+    name: Any = None
+    namespace: Any = None
+
+
+class _Head(msgspec.Struct):
+    metadata: Any = None
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+_AT = re.compile(r"^(?P<message>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
+
+
+def _fault(resource: ResourceInfo, raw: bytes, message: str, field: str = "") -> DecodeError:
+    """The error for a document, with as much of its name as can be read."""
+    metadata: object = None
+    try:
+        metadata = _head_decoder.decode(raw).metadata
+    except msgspec.DecodeError:
+        pass
+    name: object = None
+    namespace: object = None
+    if isinstance(metadata, dict):
+        names = cast("dict[str, object]", metadata)
+        name, namespace = names.get("name"), names.get("namespace")
+    return DecodeError(
+        message,
+        kind=resource.kind,
+        field=field,
+        namespace=namespace if isinstance(namespace, str) else None,
+        name=name if isinstance(name, str) else "",
+    )
+
+
+def _of_msgspec(resource: ResourceInfo, raw: bytes, error: msgspec.DecodeError) -> DecodeError:
+    if not isinstance(error, msgspec.ValidationError):
+        return _fault(resource, raw, f"not a JSON document: {error}")
+    found = _AT.match(str(error))
+    if found is None:
+        return _fault(resource, raw, str(error))
+    return _fault(resource, raw, found["message"], found["path"] or "")
+
+
+def _place(location: Sequence[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+
+
+def _of_pydantic(resource: ResourceInfo, raw: bytes, error: ValidationError) -> DecodeError:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    first = faults[0]
+    if first["type"] == "json_invalid":
+        return _fault(resource, raw, f"not a JSON document: {first['msg']}")
+    places: list[tuple[str, str]] = []
+    for fault in faults:
+        found = _AT.match(fault["msg"])
+        message, inner = (fault["msg"], "") if found is None else (found["message"], found["path"] or "")
+        place = _place(fault["loc"])
+        places.append(
+            (f"{place}.{inner}" if inner and place else place or inner, message.removeprefix("Value error, "))
+        )
+    field, message = places[0]
+    if len(places) > 1:
+        message += "; " + "; ".join(f"{where}: {text}" for where, text in places[1:4])
+        if len(places) > 4:
+            message += f"; and {len(places) - 4} more"
+    return _fault(resource, raw, message, field)
+
+
+def _unwritable(resource: ResourceInfo, name: str | None, error: ValueError) -> ObjectError:
+    text = str(error)
+    if isinstance(error, PydanticSerializationError):  # keeps the cause only as text, behind its own
+        text = text.rsplit("ValueError: ", 1)[-1]
+    return ObjectError(f"{resource.kind}{f' {name}' if name else ''} cannot be written: {text}")
+
+
+@final
+class _StructCodec:
+    def __init__(self, kind: type[Any], resource: ResourceInfo) -> None:
+        self.resource = resource
+        self._kind = kind
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
+        names = {field.name for field in msgspec.structs.fields(kind)}
+        self._has_type = {"apiVersion", "kind"} <= names
+
+    def decode(self, raw: bytes, /) -> Any:
+        try:
+            return self._decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            try:
+                return struct_from_wire(msgspec.json.decode(raw), self._kind)
+            except msgspec.ValidationError:
+                raise _of_msgspec(self.resource, raw, error) from error
+        except msgspec.DecodeError as error:
+            raise _of_msgspec(self.resource, raw, error) from error
+
+    def encode(self, obj: Any, /, *, only_set: bool = False) -> bytes:
+        try:
+            if self._has_type and obj.apiVersion == self.resource.api_version and obj.kind == self.resource.kind:
+                return encode_struct(obj)
+            document = struct_to_wire(obj)
+        except ValueError as error:
+            raise _unwritable(self.resource, getattr(obj.metadata, "name", None), error) from error
+        return _with_type(self.resource, document)
+
+
+def _with_type(resource: ResourceInfo, document: JsonObject) -> bytes:
+    rest = {key: value for key, value in document.items() if key not in {"apiVersion", "kind"}}
+    return _encoder.encode({"apiVersion": resource.api_version, "kind": resource.kind, **rest})
+
+
+@final
+class _ModelCodec:
+    def __init__(self, kind: type[CustomResource[Any, Any]], resource: ResourceInfo) -> None:
+        self.resource = resource
+        self._kind = kind
+        head = _encoder.encode({"apiVersion": resource.api_version, "kind": resource.kind})
+        self._head = head[:-1]
+
+    def decode(self, raw: bytes, /) -> Any:
+        try:
+            obj = self._kind.__pydantic_validator__.validate_json(raw)
+        except ValidationError as error:
+            raise _of_pydantic(self.resource, raw, error) from error
+        if obj.kind != self.resource.kind or obj.apiVersion != self.resource.api_version:
+            raise _fault(
+                self.resource,
+                raw,
+                f"the document is {obj.kind!r} of {obj.apiVersion!r}, the model is of {self.resource.api_version!r}",
+                "kind" if obj.kind != self.resource.kind else "apiVersion",
+            )
+        return obj
+
+    def encode(self, obj: Any, /, *, only_set: bool = False) -> bytes:
+        model = cast("CustomResource[Any, Any]", obj)
+        if only_set:
+            _note_changes(model)
+        try:
+            body = self._kind.__pydantic_serializer__.to_json(
+                model, by_alias=True, exclude_none=True, exclude_unset=only_set, exclude={"apiVersion", "kind"}
+            )
+        except ValueError as error:
+            raise _unwritable(self.resource, model.metadata.name, error) from error
+        return self._head + b"}" if body == b"{}" else self._head + b"," + body[1:]
+
+
+def _note_changes(model: BaseModel) -> bool:
+    """Count as set what was changed without being assigned: `widget.status.conditions.append(…)`.
+
+    Returns:
+        Whether anything in the model is set.
+    """
+    given = model.__pydantic_fields_set__
+    for name, field in type(model).model_fields.items():
+        value: object = getattr(model, name)
+        if isinstance(value, BaseModel):
+            if _note_changes(value):
+                given.add(name)
+        elif isinstance(value, list | tuple):
+            for item in cast("Sequence[object]", value):
+                if isinstance(item, BaseModel):
+                    _note_changes(item)
+        if name not in given and not field.is_required():
+            default: object = field.get_default(call_default_factory=True, validated_data={})
+            if value != default:
+                given.add(name)
+    return bool(given)
+
+
+@final
+class _GenericCodec:
+    def __init__(self, kind: type[Any], resource: ResourceInfo) -> None:
+        self.resource = resource
+        self._kind = kind
+
+    def decode(self, raw: bytes, /) -> Any:
+        try:
+            document = msgspec.json.decode(raw, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise _of_msgspec(self.resource, raw, error) from error
+        try:
+            if document.get("metadata") is not None:
+                struct_from_wire(document["metadata"], ObjectMeta)
+        except msgspec.ValidationError as error:
+            found = _AT.match(str(error))
+            path = "" if found is None else found["path"] or ""
+            message = str(error) if found is None else found["message"]
+            raise _fault(self.resource, raw, message, f"metadata.{path}".rstrip(".")) from error
+        return self._kind(document)
+
+    def encode(self, obj: Any, /, *, only_set: bool = False) -> bytes:
+        document = cast("dict[str, object]", obj)
+        try:
+            return _with_type(self.resource, cast("JsonObject", _plain(document)))
+        except ValueError as error:
+            raise _unwritable(self.resource, None, error) from error
+
+
+def _plain(value: object) -> object:
+    """The value with the structs in it written as Kubernetes does."""
+    if isinstance(value, msgspec.Struct):
+        return struct_to_wire(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in cast("dict[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("Sequence[object]", value)]
+    return value
+
+
+@final
+class _WireCodec:
+    def __init__(self, kind: type[WireObject], resource: ResourceInfo) -> None:
+        self.resource = resource
+        self._kind = kind
+
+    def decode(self, raw: bytes, /) -> Any:
+        try:
+            document = msgspec.json.decode(raw, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise _of_msgspec(self.resource, raw, error) from error
+        try:
+            return self._kind.from_wire(document)
+        except DecodeError:
+            raise
+        except ValidationError as error:
+            raise _of_pydantic(self.resource, raw, error) from error
+        except (ValueError, TypeError, LookupError) as error:
+            raise _fault(self.resource, raw, f"{type(error).__name__}: {error}") from error
+
+    def encode(self, obj: Any, /, *, only_set: bool = False) -> bytes:
+        try:
+            return _with_type(self.resource, cast("JsonObject", _plain(cast("WireObject", obj).to_wire())))
+        except ValueError as error:
+            raise _unwritable(self.resource, None, error) from error

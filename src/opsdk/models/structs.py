@@ -1,0 +1,72 @@
+"""Lightkube's structs inside pydantic models.
+
+`K8s[ResourceRequirements]` is a field that holds lightkube's struct as it is: same class, same spelling, and a real
+schema in the CRD.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias, TypeVar, final
+
+import msgspec
+from lightkube.models.meta_v1 import Condition
+from pydantic import AfterValidator, AwareDatetime, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+from opsdk.models._struct_schema import struct_schema
+from opsdk.models._struct_wire import struct_from_wire, struct_to_wire
+from opsdk.models._times import micro_time_text, time_text, to_second
+from opsdk.models.markers import ListMap
+
+__all__ = ["Conditions", "K8s", "K8sStruct", "MicroTime", "Time"]
+
+_STRUCT = "opsdk.struct"
+S = TypeVar("S")
+
+
+@final
+class K8sStruct:
+    """The annotation that lets a msgspec struct, lightkube's or your own, be a field of a pydantic model.
+
+    Unknown fields inside the struct are not kept by decoding; writes of opsdk keep them nevertheless, because they
+    send differences.
+    """
+
+    def __get_pydantic_core_schema__(self, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        if not (isinstance(source, type) and issubclass(source, msgspec.Struct)):  # pyright: ignore[reportUnnecessaryIsInstance] - an annotation can hold anything
+            raise TypeError(f"K8s[...] is for msgspec structs; {source!r} is none: use it without K8s")
+
+        def validate(value: object) -> msgspec.Struct:
+            return value if isinstance(value, source) else struct_from_wire(value, source)
+
+        return core_schema.no_info_plain_validator_function(
+            validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(struct_to_wire),
+            metadata={_STRUCT: source},
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        metadata: dict[str, Any] = schema.get("metadata") or {}
+        return struct_schema(metadata[_STRUCT])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, K8sStruct)
+
+    def __hash__(self) -> int:
+        return hash(K8sStruct)
+
+
+K8s: TypeAlias = Annotated[S, K8sStruct()]
+"""A struct as a field: `resources: K8s[ResourceRequirements] | None = None`."""
+
+Conditions: TypeAlias = Annotated[list[Annotated[Condition, K8sStruct()]], ListMap("type")]
+"""Status conditions: lightkube's `Condition`, one for each type."""
+
+Time: TypeAlias = Annotated[
+    AwareDatetime, AfterValidator(to_second), PlainSerializer(time_text, return_type=str, when_used="json")
+]
+"""A moment with second precision, as Kubernetes writes it (`2026-01-01T00:00:00Z`)."""
+
+MicroTime: TypeAlias = Annotated[AwareDatetime, PlainSerializer(micro_time_text, return_type=str, when_used="json")]
+"""A moment with microseconds, always six digits."""
