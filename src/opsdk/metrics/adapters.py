@@ -1,0 +1,183 @@
+"""What the parts report to. Each meter resolves its labels once, so that reporting is an addition."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final, Literal, TypeAlias, final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from opsdk.metrics.census import UNKNOWN_STATE
+
+__all__ = [
+    "EventMeter",
+    "EventOutcome",
+    "LeaderMeter",
+    "MachineMeter",
+    "ReconcileMeter",
+    "RestClientMeter",
+    "WorkQueueMeter",
+]
+
+EventOutcome: TypeAlias = Literal["created", "counted", "held", "failed"]
+"""What became of an event: a new object, a count on an existing one, a count that the next write carries, or lost."""
+
+_RECONCILE_RESULTS: Final = ("success", "error", "requeue", "requeue_after")
+_VERBS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+
+@final
+class LeaderMeter:
+    """Reports leadership on one Lease."""
+
+    def __init__(self, status: Gauge, slow_path: Counter) -> None:
+        self._status = status
+        self._slow_path = slow_path
+        status.set(0)
+
+    def leading(self, is_leader: bool, /) -> None:  # noqa: FBT001 - a gauge of two values
+        """Say whether this process leads."""
+        self._status.set(1 if is_leader else 0)
+
+    def slow_path(self) -> None:
+        """Count a renewal that had to read the Lease first."""
+        self._slow_path.inc()
+
+
+@final
+class EventMeter:
+    """Reports Kubernetes events."""
+
+    def __init__(self, total: Counter) -> None:
+        self._total = total
+
+    def event(self, type_: str, outcome: EventOutcome) -> None:
+        """Count one event of type Normal or Warning."""
+        self._total.labels(type_, outcome).inc()
+
+
+@final
+class RestClientMeter:
+    """Reports requests to the API server."""
+
+    def __init__(self, requests: Counter, seconds: Histogram) -> None:
+        self._requests = requests
+        self._seconds = seconds
+
+    def observe(self, *, verb: str, host: str, code: str, seconds: float) -> None:
+        """Count one request.
+
+        Args:
+            verb: The HTTP method.
+            host: The API server's host.
+            code: The status code; anything else counts as `<error>`: no answer came.
+            seconds: How long it took.
+        """
+        verb = verb if verb in _VERBS else "OTHER"
+        code = code if len(code) == 3 and code.isdigit() else "<error>"
+        self._requests.labels(code, verb, host).inc()
+        self._seconds.labels(verb, host).observe(seconds)
+
+
+@final
+class ReconcileMeter:
+    """Reports one controller's reconciles."""
+
+    def __init__(
+        self,
+        controller: str,
+        *,
+        total: Counter,
+        errors: Counter,
+        terminal_errors: Counter,
+        panics: Counter,
+        timeouts: Counter,
+        seconds: Histogram,
+        max_concurrent: Gauge,
+        active_workers: Gauge,
+        self_triggers: Counter,
+    ) -> None:
+        # All results stand at zero from the start, so that a rate over the first error is seen.
+        self._total = {result: total.labels(controller, result) for result in _RECONCILE_RESULTS}
+        self._errors = errors.labels(controller)
+        self._terminal_errors = terminal_errors.labels(controller)
+        self._panics = panics.labels(controller)
+        self._timeouts = timeouts.labels(controller)
+        self._seconds = seconds.labels(controller)
+        self._max_concurrent = max_concurrent.labels(controller)
+        self._active_workers = active_workers.labels(controller)
+        self._self_triggers = self_triggers.labels(controller)
+
+    def workers(self, count: int, /) -> None:
+        """Say how many reconciles may run at once."""
+        self._max_concurrent.set(count)
+
+    def started(self) -> None:
+        """One reconcile begins."""
+        self._active_workers.inc()
+
+    def finished(self, result: str, seconds: float) -> None:
+        """One reconcile ended."""
+        self._active_workers.dec()
+
+
+@final
+class WorkQueueMeter:
+    """Reports one workqueue."""
+
+    def __init__(
+        self, name: str, *, depth: Gauge, adds: Counter, retries: Counter, wait: Histogram, work: Histogram
+    ) -> None:
+        self._name = name
+        self._depth = depth.labels(name, name)
+        self._adds = adds.labels(name, name)
+        self._retries = retries.labels(name, name)
+        self._wait = wait.labels(name, name)
+        self._work = work.labels(name, name)
+
+
+@final
+class MachineMeter:
+    """Reports one kind's state machine; implements the state machine's `MachineObserver`."""
+
+    def __init__(
+        self,
+        kind: str,
+        states: Collection[str],
+        *,
+        transitions: Counter,
+        dwell: Histogram,
+        passes: Counter,
+        seconds: Histogram,
+        panics: Counter,
+    ) -> None:
+        self._kind = kind
+        self._states = frozenset(states)
+        self._transitions = transitions
+        self._dwell = dwell
+        self._passes = passes
+        self._seconds = seconds.labels(kind)
+        self._panics = panics.labels(kind)
+
+    def _label(self, state: str) -> str:
+        return state if not state or state in self._states else UNKNOWN_STATE
+
+    def transition(self, from_: str, to: str, dwell_seconds: float | None = None) -> None:
+        """Count a transition, and how long the object was in the state that it left."""
+        self._transitions.labels(self._kind, self._label(from_), self._label(to)).inc()
+        if from_ and dwell_seconds is not None:
+            self._dwell.labels(self._kind, self._label(from_)).observe(max(dwell_seconds, 0.0))
+
+    def pass_finished(self, result: str, seconds: float) -> None:
+        """Count a pass.
+
+        Args:
+            result: One of a handful of words that the machine knows.
+            seconds: How long it took.
+        """
+        self._passes.labels(self._kind, result).inc()
+        self._seconds.observe(seconds)
+
+    def panic(self) -> None:
+        """Count an unexpected exception in a hook."""
+        self._panics.inc()
