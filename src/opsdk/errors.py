@@ -199,7 +199,16 @@ class ServerTimeoutError(ServerError):
 
 
 class ApiConnectionError(ApiError):
-    """No answer came: the connection could not be made or broke. Whether a write took effect is unknown."""
+    """No answer came: the connection could not be made or broke. Whether a write took effect is unknown.
+
+    Attributes:
+        sent: Whether any of the request may have reached the server. False: certainly nothing did, so the request can
+            be repeated whatever it is.
+    """
+
+    def __init__(self, message: str = "", *, sent: bool = True) -> None:
+        self.sent = sent
+        super().__init__(message)
 
 
 class ApiTimeoutError(ApiConnectionError, TimeoutError):

@@ -1,1 +1,24 @@
-"""The typed client and what carries its requests."""
+"""The client: typed verbs over bytes over a transport.
+
+`ApiClient` implements `opsdk.protocols.Client`. Below it, `RawClient` speaks in bytes, and a `Transport` carries them.
+"""
+
+from opsdk.client._metadata import refresh_metadata
+from opsdk.client.api import ApiClient, ApiStatusWriter
+from opsdk.client.raw import RawClient, RawEvent, RawPage, RequestObserver, WriteGate
+from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
+
+__all__ = [
+    "ApiClient",
+    "ApiStatusWriter",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpStream",
+    "RawClient",
+    "RawEvent",
+    "RawPage",
+    "RequestObserver",
+    "Transport",
+    "WriteGate",
+    "refresh_metadata",
+]

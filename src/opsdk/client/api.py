@@ -1,0 +1,713 @@
+"""The typed client."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Generic, Literal, Self, assert_never, final
+
+import msgspec
+from lightkube.models.meta_v1 import ObjectMeta
+from typing_extensions import TypeVar
+
+from opsdk.client._documents import Documents, head_of
+from opsdk.client._metadata import refresh_metadata
+from opsdk.client._places import namespace_of_call, namespace_of_selection
+from opsdk.client._queries import selection, whole_seconds
+from opsdk.client._writes import Writes
+from opsdk.client.raw import RawClient, RawEvent, RequestObserver, WriteGate
+from opsdk.client.transport import Transport
+from opsdk.errors import ApiProtocolError, DecodeError, GoneError, NotFoundError
+from opsdk.models import Codec, codec_of, resource_of
+from opsdk.protocols import (
+    Added,
+    Bookmark,
+    Client,
+    Deleted,
+    KubeObject,
+    Modified,
+    ObjectList,
+    Snapshot,
+    Undecodable,
+    WatchEvent,
+)
+from opsdk.types import Json, LabelSelector, Patch, Preconditions, PropagationPolicy
+
+__all__ = ["ApiClient", "ApiStatusWriter"]
+
+T = TypeVar("T", bound=KubeObject)
+
+_PAGE_SIZE: Final = 500
+_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+@final
+class ApiStatusWriter:
+    """Writes the status subresource; implements `opsdk.protocols.StatusWriter`. Reached as `client.status`."""
+
+    def __init__(self, writes: Writes) -> None:
+        self._writes = writes
+
+    async def replace(
+        self, obj: T, /, *, namespace: str | None = None, dry_run: bool | None = None, field_manager: str | None = None
+    ) -> T:
+        """Like `ApiClient.replace`, for status."""
+        return await self._writes.replace(obj, namespace=namespace, dry_run=dry_run, field_manager=field_manager)
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+    ) -> T:
+        """Like `ApiClient.patch`, for status."""
+        return await self._writes.patch(
+            kind, name, patch, namespace=namespace, dry_run=dry_run, field_manager=field_manager
+        )
+
+    async def patch_from(
+        self, base: Snapshot[T], obj: T, /, *, dry_run: bool | None = None, field_manager: str | None = None
+    ) -> T | None:
+        """Like `ApiClient.patch_from`, for status."""
+        return await self._writes.patch_from(base, obj, dry_run=dry_run, field_manager=field_manager)
+
+    async def apply(
+        self,
+        obj: T,
+        /,
+        *,
+        namespace: str | None = None,
+        force: bool = False,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+    ) -> T:
+        """Like `ApiClient.apply`, for status: only status, and what names the object, is sent."""
+        return await self._writes.apply(
+            obj, namespace=namespace, force=force, dry_run=dry_run, field_manager=field_manager
+        )
+
+
+@final
+class ApiClient:
+    """Reads and writes typed objects at an API server; implements `opsdk.protocols.Client`.
+
+    Use it as an async context manager, or call `aclose`.
+
+    Guarantees: an object that is written keeps what its model does not know. Namespaces are never guessed. What is
+    sent again after a failure is listed at `RawClient`; no write is, unless it cannot take effect twice.
+
+    Args:
+        transport: Carries the requests; closed with the client.
+        field_manager: Under which name writes are recorded, unless a call says another.
+        dry_run: Whether writes are only tried, unless a call says otherwise. Deletes too.
+        namespace: The namespace of the kubeconfig's context or of the pod, for callers to use; no verb does.
+        observer: Told about every request.
+        write_gate: Called before each request that may change something; raises to stop it.
+        host: The API server, for the observer.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        field_manager: str = "opsdk",
+        dry_run: bool = False,
+        namespace: str | None = None,
+        observer: RequestObserver | None = None,
+        write_gate: WriteGate | None = None,
+        host: str = "",
+    ) -> None:
+        self._setup(
+            transport,
+            Documents(),
+            field_manager=field_manager,
+            dry_run=dry_run,
+            namespace=namespace,
+            observer=observer,
+            write_gate=write_gate,
+            host=host,
+        )
+
+    def _setup(
+        self,
+        transport: Transport,
+        documents: Documents,
+        *,
+        field_manager: str,
+        dry_run: bool,
+        namespace: str | None,
+        observer: RequestObserver | None,
+        write_gate: WriteGate | None,
+        host: str,
+    ) -> None:
+        self._transport = transport
+        self._documents = documents
+        self._field_manager = field_manager
+        self._dry_run = dry_run
+        self._namespace = namespace
+        self._observer = observer
+        self._write_gate = write_gate
+        self._host = host
+        self._raw = RawClient(transport, observer=observer, write_gate=write_gate, host=host)
+        self._writes = Writes(raw=self._raw, documents=documents, field_manager=field_manager, dry_run=dry_run)
+        self._status = ApiStatusWriter(
+            Writes(
+                raw=self._raw,
+                documents=documents,
+                field_manager=field_manager,
+                dry_run=dry_run,
+                subresource="status",
+            )
+        )
+
+    def _derive(self, *, observer: RequestObserver | None, write_gate: WriteGate | None) -> ApiClient:
+        derived = ApiClient.__new__(ApiClient)
+        derived._setup(  # noqa: SLF001 - our own class
+            self._transport,
+            self._documents,
+            field_manager=self._field_manager,
+            dry_run=self._dry_run,
+            namespace=self._namespace,
+            observer=observer,
+            write_gate=write_gate,
+            host=self._host,
+        )
+        return derived
+
+    def with_gate(self, gate: WriteGate | None, /) -> ApiClient:
+        """A client like this one that calls `gate` before each write.
+
+        Both share the transport: closing one closes it.
+        """
+        return self._derive(observer=self._observer, write_gate=gate)
+
+    def with_observer(self, observer: RequestObserver | None, /) -> ApiClient:
+        """A client like this one that tells `observer`.
+
+        Both share the transport: closing one closes it.
+        """
+        return self._derive(observer=observer, write_gate=self._write_gate)
+
+    @property
+    def raw(self) -> RawClient:
+        """The same requests, at the level of bytes."""
+        return self._raw
+
+    @property
+    def status(self) -> ApiStatusWriter:
+        """The same for the status subresource."""
+        return self._status
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace of the kubeconfig's context or of the pod, if there is one."""
+        return self._namespace
+
+    @property
+    def field_manager(self) -> str:
+        """Under which name writes are recorded, unless a call says another."""
+        return self._field_manager
+
+    async def aclose(self) -> None:
+        """Close the transport."""
+        await self._transport.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    # Reads
+
+    async def get(self, kind: type[T], name: str, *, namespace: str | None = None) -> T:
+        """Read one object.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            DecodeError: It does not fit its model.
+            ObjectError: The kind is namespaced and no namespace was given.
+        """
+        info = resource_of(kind)
+        path = info.path(namespace=namespace_of_call(info, namespace, name=name), name=name)
+        return self._writes.read(codec_of(kind), await self._raw.request("GET", path))
+
+    async def find(self, kind: type[T], name: str, *, namespace: str | None = None) -> T | None:
+        """Read one object; None when there is none.
+
+        Raises:
+            NotFoundError: The server does not know the kind, or something on the way does not know the server.
+            DecodeError: It does not fit its model.
+            ObjectError: The kind is namespaced and no namespace was given.
+        """
+        try:
+            return await self.get(kind, name, namespace=namespace)
+        except NotFoundError as error:
+            # Only a Status that names the object says that there is none: what is missing may be the CRD.
+            if error.name == name:
+                return None
+            raise
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> ObjectList[T]:
+        """Read all objects that match, in pages of 500; `namespace=None` means all namespaces.
+
+        Guarantees: all of them are of one version. When the server gives up a list between two pages it is started
+        over, the second time in one piece.
+
+        Raises:
+            DecodeError: One of them does not fit its model; `stream` can skip it.
+        """
+        info = resource_of(kind)
+        codec = codec_of(kind)
+        place = namespace_of_selection(info, namespace)
+        limit: int | None = _PAGE_SIZE
+        expired = 0
+        while True:
+            found: builtins.list[T] = []
+            token: str | None = None
+            version: str | None = None
+            try:
+                while token != "":
+                    page = await self._raw.list_page(
+                        info, namespace=place, labels=labels, fields=fields, limit=limit, continue_token=token
+                    )
+                    found.extend(self._writes.read(codec, item) for item in page.items)
+                    version = version or page.resource_version
+                    token = page.continue_token
+            except GoneError:
+                if token is None:
+                    raise
+                expired += 1
+                limit = _PAGE_SIZE if expired == 1 else None
+                continue
+            return ObjectList(found, version or "")
+
+    def stream(
+        self,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: Mapping[str, str] | None = None,
+        page_size: int = _PAGE_SIZE,
+    ) -> AsyncIterator[T | Undecodable]:
+        """Like `list`, one object at a time, with at most one page in memory. What does not decode is reported.
+
+        Guarantees: every object that was there from beginning to end comes. When the server gives up the list between
+        two pages it is started over, and what came before and has not changed is left out; an object that was changed
+        meanwhile may come twice.
+
+        Raises:
+            ValueError: `page_size` is below 1.
+        """
+        if page_size < 1:
+            msg = f"page_size is {page_size}; it must be at least 1"
+            raise ValueError(msg)
+        info = resource_of(kind)
+        place = namespace_of_selection(info, namespace)
+        return _ObjectStream(
+            self._raw, self._documents, kind, namespace=place, labels=labels, fields=fields, page_size=page_size
+        )
+
+    def watch(
+        self,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: Mapping[str, str] | None = None,
+        resource_version: str | None = None,
+        timeout: timedelta | None = None,
+        inactivity: timedelta | None = None,
+    ) -> AbstractAsyncContextManager[AsyncIterator[WatchEvent[T]]]:
+        """One watch request: no retry and no relist, which is a reflector's work.
+
+        Args:
+            kind: The class to watch.
+            namespace: None means all namespaces.
+            labels: Label selector.
+            fields: Field selector.
+            resource_version: Events after this version; None: first an Added for each object there is.
+            timeout: The server ends the watch after this long; None leaves it to the server.
+            inactivity: Longest silence to accept before an `ApiTimeoutError`; None: no limit.
+
+        Raises:
+            GoneError: The version is too old, as an answer or within the stream.
+        """
+        return self._watch(
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            resource_version=resource_version,
+            timeout=timeout,
+            inactivity=inactivity,
+        )
+
+    @asynccontextmanager
+    async def _watch(
+        self,
+        kind: type[T],
+        *,
+        namespace: str | None,
+        labels: LabelSelector | None,
+        fields: Mapping[str, str] | None,
+        resource_version: str | None,
+        timeout: timedelta | None,  # noqa: ASYNC109 - the server's timeout, not ours
+        inactivity: timedelta | None,
+    ) -> AsyncGenerator[AsyncIterator[WatchEvent[T]]]:
+        info = resource_of(kind)
+        async with self._raw.watch(
+            info,
+            namespace=namespace_of_selection(info, namespace),
+            labels=labels,
+            fields=fields,
+            resource_version=resource_version,
+            timeout=timeout,
+            inactivity=inactivity,
+        ) as events:
+            yield _TypedWatch(events, codec_of(kind), self._documents)
+
+    # Writes
+
+    async def create(
+        self, obj: T, /, *, namespace: str | None = None, dry_run: bool | None = None, field_manager: str | None = None
+    ) -> T:
+        """Create the object and return it as stored.
+
+        Raises:
+            AlreadyExistsError: The name is taken.
+            InvalidError: The server refuses it; `causes` name the fields.
+            ObjectError: It has neither name nor generateName, or no namespace where one is needed.
+        """
+        return await self._writes.create(obj, namespace=namespace, dry_run=dry_run, field_manager=field_manager)
+
+    async def replace(
+        self, obj: T, /, *, namespace: str | None = None, dry_run: bool | None = None, field_manager: str | None = None
+    ) -> T:
+        """Write an object that was read and changed, and return it as stored.
+
+        What the model does not know is kept: the server's document of the object's resourceVersion is sent, with the
+        difference laid over it.
+
+        Raises:
+            ConflictError: It was written since it was read.
+            ObjectError: It has no resourceVersion: it was never read.
+        """
+        return await self._writes.replace(obj, namespace=namespace, dry_run=dry_run, field_manager=field_manager)
+
+    async def patch(
+        self,
+        kind: type[T],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+    ) -> T:
+        """Change what the patch says and return the object as stored.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            UnsupportedMediaTypeError: A strategic merge patch was sent to a custom resource.
+        """
+        return await self._writes.patch(
+            kind, name, patch, namespace=namespace, dry_run=dry_run, field_manager=field_manager
+        )
+
+    async def patch_from(
+        self, base: Snapshot[T], obj: T, /, *, dry_run: bool | None = None, field_manager: str | None = None
+    ) -> T | None:
+        """Write the difference from `base` to `obj`, if there is one, on the condition that nobody else wrote since.
+
+        What the model does not know survives, in list items too. The condition is the resourceVersion of `obj`: a
+        write of ours that was noted in it with `refresh_metadata` does not stand in the way.
+
+        Returns:
+            The object as stored; None when there was no difference, and so no request.
+
+        Raises:
+            ConflictError: It was written since `base` was taken.
+            ObjectError: It has no resourceVersion: it was never read.
+        """
+        return await self._writes.patch_from(base, obj, dry_run=dry_run, field_manager=field_manager)
+
+    async def apply(
+        self,
+        obj: T,
+        /,
+        *,
+        namespace: str | None = None,
+        force: bool = False,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+    ) -> T:
+        """Server-side apply: own the fields that `obj` sets, under the field manager.
+
+        Raises:
+            ConflictError: Another manager owns one of them, and `force` is not set.
+        """
+        return await self._writes.apply(
+            obj, namespace=namespace, force=force, dry_run=dry_run, field_manager=field_manager
+        )
+
+    async def delete(
+        self,
+        kind: type[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        preconditions: Preconditions | None = None,
+        propagation: PropagationPolicy | None = None,
+        grace_period: timedelta | None = None,
+        dry_run: bool | None = None,
+    ) -> None:
+        """Ask for the object to be deleted; with finalizers on it, it stays until they are gone.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: A precondition does not hold.
+        """
+        info = resource_of(kind)
+        path = info.path(namespace=namespace_of_call(info, namespace, name=name), name=name)
+        options = self._delete_options(propagation, dry_run)
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = int(whole_seconds(grace_period))
+        conditions: dict[str, Json] = {}
+        if preconditions is not None and preconditions.uid is not None:
+            conditions["uid"] = preconditions.uid
+        if preconditions is not None and preconditions.resource_version is not None:
+            conditions["resourceVersion"] = preconditions.resource_version
+        if conditions:
+            options["preconditions"] = conditions
+        await self._raw.request("DELETE", path, body=msgspec.json.encode(options), preconditioned=bool(conditions))
+
+    async def delete_collection(
+        self,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        labels: LabelSelector | None = None,
+        fields: Mapping[str, str] | None = None,
+        propagation: PropagationPolicy | None = None,
+        dry_run: bool | None = None,
+    ) -> None:
+        """Ask for all objects that match to be deleted, in one namespace.
+
+        Raises:
+            ObjectError: The kind is namespaced and no namespace was given.
+        """
+        info = resource_of(kind)
+        path = info.path(namespace=namespace_of_call(info, namespace))
+        options = self._delete_options(propagation, dry_run)
+        await self._raw.request("DELETE", path, query=selection(labels, fields), body=msgspec.json.encode(options))
+
+    def _delete_options(
+        self,
+        propagation: PropagationPolicy | None,
+        dry_run: bool | None,  # noqa: FBT001 - passed on
+    ) -> dict[str, Json]:
+        options: dict[str, Json] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        if self._writes.is_dry(dry_run):
+            options["dryRun"] = ["All"]
+        return options
+
+    # Documents
+
+    def snapshot(self, obj: T, /) -> Snapshot[T]:
+        """Remember what `obj` looks like now, as the base of a later `patch_from`."""
+        kind = type(obj)
+        return Snapshot(kind, codec_of(kind).encode(obj), self._writes.document(obj))
+
+    def document(self, obj: KubeObject, /) -> bytes | None:
+        """The server's document of the version that `obj` is of, if this client still remembers it."""
+        return self._writes.document(obj)
+
+    def remember(self, raw: bytes, /, *, uid: str | None = None, resource_version: str | None = None) -> None:
+        """Keep a document that was read past this client, so that `snapshot` and `replace` find it.
+
+        Args:
+            raw: The document.
+            uid: Its uid; None: read from the document.
+            resource_version: Its version; None: read from the document.
+        """
+        if uid is None or resource_version is None:
+            uid, resource_version = head_of(raw)
+        self._documents.put(uid, resource_version, raw)
+
+    @staticmethod
+    def refresh_metadata(obj: KubeObject, stored: KubeObject, /) -> None:
+        """The same as `opsdk.client.refresh_metadata`: note in `obj` that `stored` was written."""
+        refresh_metadata(obj, stored)
+
+
+def _metadata(raw: bytes) -> ObjectMeta | None:
+    """As much of an object's metadata as can be read."""
+    try:
+        return msgspec.json.decode(raw, type=_WithMetadata).metadata
+    except msgspec.MsgspecError:
+        pass
+    try:
+        document: Json = msgspec.json.decode(raw)
+    except msgspec.MsgspecError:
+        return None
+    found = document.get("metadata") if isinstance(document, Mapping) else None
+    if not isinstance(found, Mapping):
+        return None
+    texts = {name: value for name, value in found.items() if isinstance(value, str)}
+    return ObjectMeta(
+        name=texts.get("name"),
+        namespace=texts.get("namespace"),
+        uid=texts.get("uid"),
+        resourceVersion=texts.get("resourceVersion"),
+    )
+
+
+class _WithMetadata(msgspec.Struct):
+    metadata: ObjectMeta
+
+
+def _decoded(
+    event: Literal["ADDED", "MODIFIED", "DELETED"], raw: bytes, codec: Codec[T], documents: Documents
+) -> T | Undecodable:
+    try:
+        obj = codec.decode(raw)
+    except DecodeError as error:
+        return Undecodable(event, _metadata(raw), error)
+    if event != "DELETED" and obj.metadata is not None:
+        documents.put(obj.metadata.uid, obj.metadata.resourceVersion, raw)
+    return obj
+
+
+@final
+class _TypedWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
+    def __init__(self, events: AsyncIterator[RawEvent], codec: Codec[T], documents: Documents) -> None:
+        self._events = events
+        self._codec = codec
+        self._documents = documents
+
+    def __aiter__(self) -> _TypedWatch[T]:
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        event = await anext(self._events)
+        if event.type == "BOOKMARK":
+            return _bookmark(event.object)
+        found = _decoded(event.type, event.object, self._codec, self._documents)
+        if isinstance(found, Undecodable):
+            return found
+        match event.type:
+            case "ADDED":
+                return Added(found)
+            case "MODIFIED":
+                return Modified(found)
+            case "DELETED":
+                return Deleted(found)
+            case _ as never:
+                assert_never(never)
+
+
+class _BookmarkMeta(msgspec.Struct):
+    resource_version: str | None = msgspec.field(name="resourceVersion", default=None)
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(msgspec.Struct):
+    metadata: _BookmarkMeta
+
+
+def _bookmark(raw: bytes) -> Bookmark:
+    try:
+        metadata = msgspec.json.decode(raw, type=_BookmarkObject).metadata
+    except msgspec.MsgspecError as error:
+        raise ApiProtocolError(f"a watch's bookmark cannot be read: {error}") from error
+    return Bookmark(metadata.resource_version or "", (metadata.annotations or {}).get(_INITIAL_EVENTS_END) == "true")
+
+
+@final
+class _ObjectStream(AsyncIterator["T | Undecodable"], Generic[T]):
+    """The objects of a list, page by page. A class, not a generator: leaving a loop leaves nothing to be closed."""
+
+    def __init__(
+        self,
+        raw: RawClient,
+        documents: Documents,
+        kind: type[T],
+        *,
+        namespace: str | None,
+        labels: LabelSelector | None,
+        fields: Mapping[str, str] | None,
+        page_size: int,
+    ) -> None:
+        self._raw = raw
+        self._documents = documents
+        self._info = resource_of(kind)
+        self._codec = codec_of(kind)
+        self._namespace = namespace
+        self._labels = labels
+        self._fields = fields
+        self._limit: int | None = page_size
+        self._expired = 0
+        self._token: str | None = None
+        self._page: builtins.list[bytes] = []
+        self._given: set[tuple[str | None, str | None]] = set()
+
+    def __aiter__(self) -> _ObjectStream[T]:
+        return self
+
+    async def __anext__(self) -> T | Undecodable:
+        while True:
+            while not self._page:
+                if self._token == "":
+                    raise StopAsyncIteration
+                await self._turn()
+            raw = self._page.pop()
+            head = head_of(raw)
+            if self._expired and head[0] and head in self._given:
+                continue
+            self._given.add(head)
+            return _decoded("ADDED", raw, self._codec, self._documents)
+
+    async def _turn(self) -> None:
+        try:
+            page = await self._raw.list_page(
+                self._info,
+                namespace=self._namespace,
+                labels=self._labels,
+                fields=self._fields,
+                limit=self._limit,
+                continue_token=self._token,
+            )
+        except GoneError:
+            if self._token is None:
+                raise
+            self._token = None
+            self._expired += 1
+            if self._expired > 1:
+                self._limit = None  # the third time in one piece, which cannot expire
+            return
+        self._page = page.items[::-1]
+        self._token = page.continue_token
+
+
+if TYPE_CHECKING:
+    _client: type[Client] = ApiClient
