@@ -8,9 +8,9 @@ lead to times.
 
 from __future__ import annotations
 
+import inspect
 import re
 import typing
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin
@@ -45,7 +45,7 @@ def struct_fields(cls: type[msgspec.Struct]) -> list[StructField]:
     """The fields of a struct class, in order, with resolved types."""
     annotations: dict[str, object] = {}
     for base in reversed(cls.__mro__):
-        annotations.update(base.__dict__.get("__annotations__", {}))
+        annotations.update(inspect.get_annotations(base))
     found: list[StructField] = []
     for field in msgspec.structs.fields(cls):
         text = str(annotations.get(field.name, ""))
@@ -72,15 +72,19 @@ def without_none(tp: object) -> list[object]:
     return [tp]
 
 
-Leaf: TypeAlias = Literal["time", "micro", "quantity"]
+_Leaf: TypeAlias = Literal["time", "micro", "quantity"]
+_Wanted: TypeAlias = Literal["times", "quantities"]
 
 
 @final
 class _Struct:
-    __slots__ = ("fields",)
+    """The fields of a struct class that lead somewhere."""
+
+    __slots__ = ("complete", "fields")
 
     def __init__(self) -> None:
         self.fields: list[tuple[str, str, _Node]] = []
+        self.complete = False
 
 
 @final
@@ -95,42 +99,42 @@ class _Values:
     node: _Node
 
 
-_Node: TypeAlias = "_Struct | _Items | _Values | Leaf"
+_Node: TypeAlias = "_Struct | _Items | _Values | _Leaf"
 
-_plans: dict[type[msgspec.Struct], _Struct] = {}
+_plans: dict[tuple[type[msgspec.Struct], _Wanted], _Struct] = {}
 
 
-def _plan(cls: type[msgspec.Struct]) -> _Struct:
-    known = _plans.get(cls)
+def _plan(cls: type[msgspec.Struct], wanted: _Wanted) -> _Struct:
+    """Which fields of a struct class lead to times, or to quantities. Made once for each class."""
+    known = _plans.get((cls, wanted))
     if known is not None:
         return known
     plan = _Struct()
-    _plans[cls] = plan  # before its fields, so that a recursive struct finds itself
+    _plans[cls, wanted] = plan  # before its fields, so that a recursive struct finds itself
     for field in struct_fields(cls):
-        node = _node(field.type, field)
+        node = _node(field.type, field, wanted)
         if node is not None:
             plan.fields.append((field.name, field.wire, node))
+    plan.complete = True
     return plan
 
 
-def _node(tp: object, field: StructField) -> _Node | None:
+def _node(tp: object, field: StructField, wanted: _Wanted) -> _Node | None:
     for alternative in without_none(tp):
-        origin = get_origin(alternative)
-        if alternative is datetime:
+        if wanted == "times" and alternative is datetime:
             return "micro" if field.micro else "time"
-        if alternative is str and field.quantity:
+        if wanted == "quantities" and alternative is str and field.quantity:
             return "quantity"
-        args = get_args(alternative)
+        origin, args = get_origin(alternative), get_args(alternative)
         if origin is list and args:
-            inner = _node(args[0], field)
+            inner = _node(args[0], field, wanted)
             return None if inner is None else _Items(inner)
         if origin is dict and args:
-            inner = _node(args[1], field)
+            inner = _node(args[1], field, wanted)
             return None if inner is None else _Values(inner)
         if isinstance(alternative, type) and issubclass(alternative, msgspec.Struct):
-            in_progress = alternative in _plans and not _plans[alternative].fields
-            plan = _plan(alternative)
-            return plan if plan.fields or in_progress else None
+            plan = _plan(alternative, wanted)
+            return None if plan.complete and not plan.fields else plan
     return None
 
 
@@ -182,6 +186,7 @@ def _rewrite(document: object, node: _Node, where: str) -> object:
                     member = members.get(wire)
                     if member is not None:
                         members[wire] = _rewrite(member, inner, f"{where}.{wire}")
+                return members
     return document
 
 
@@ -195,7 +200,7 @@ def struct_to_wire(obj: msgspec.Struct) -> Wire:
         ValueError: A time is naive; the text names the field.
     """
     document: Wire = msgspec.to_builtins(obj, builtin_types=_TIMES)
-    _rewrite(document, _plan(type(obj)), "")
+    _rewrite(document, _plan(type(obj), "times"), "")
     return document
 
 
@@ -208,7 +213,7 @@ def encode_struct(obj: msgspec.Struct) -> bytes:
     Raises:
         ValueError: A time is naive; the text names the field.
     """
-    if _is_written_right(obj, _plan(type(obj))):
+    if _is_written_right(obj, _plan(type(obj), "times")):
         return _encoder.encode(obj)
     return _encoder.encode(struct_to_wire(obj))
 
@@ -249,22 +254,4 @@ def struct_from_wire(document: object, cls: type[S]) -> S:
     except msgspec.ValidationError:
         if not issubclass(cls, msgspec.Struct):
             raise
-        return msgspec.convert(_quantities_as_text(document, _plan(cls)), cls)
-
-
-def reaches(cls: type[msgspec.Struct], leaf: Leaf) -> bool:
-    """Whether a struct has such a leaf anywhere below."""
-    seen: set[int] = set()
-
-    def walk(node: _Node) -> Iterator[Leaf]:
-        if isinstance(node, str):
-            yield node
-        elif isinstance(node, _Struct):
-            if id(node) not in seen:
-                seen.add(id(node))
-                for _, _, inner in node.fields:
-                    yield from walk(inner)
-        else:
-            yield from walk(node.node)
-
-    return leaf in walk(_plan(cls))
+        return msgspec.convert(_quantities_as_text(document, _plan(cls, "quantities")), cls)

@@ -232,20 +232,20 @@ class _Walk:
         for tags, own_names, required in variants:
             condition = " || ".join(f"self.{member} == {_cel_text(tag)}" for tag in tags)
             text = ", ".join(str(tag) for tag in tags)
-            for name in required:
-                rules.append(
-                    {
-                        "rule": f"!({condition}) || has(self.{cel_name(name)})",
-                        "message": f"{name} is required with {key} {text}",
-                    }
-                )
-            for name in sorted(set(properties) - own_names):
-                rules.append(
-                    {
-                        "rule": f"!({condition}) || !has(self.{cel_name(name)})",
-                        "message": f"{name} makes no sense with {key} {text}",
-                    }
-                )
+            rules += [
+                {
+                    "rule": f"!({condition}) || has(self.{cel_name(name)})",
+                    "message": f"{name} is required with {key} {text}",
+                }
+                for name in required
+            ]
+            rules += [
+                {
+                    "rule": f"!({condition}) || !has(self.{cel_name(name)})",
+                    "message": f"{name} makes no sense with {key} {text}",
+                }
+                for name in sorted(set(properties) - own_names)
+            ]
         out = self._common(s, at)
         out["type"] = "object"
         out["properties"] = {key: {"type": "string", "enum": list(dict.fromkeys(values))}, **properties}

@@ -26,7 +26,7 @@ def time_text(moment: datetime) -> str:
     Raises:
         ValueError: It is naive.
     """
-    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{_utc(moment).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def micro_time_text(moment: datetime) -> str:
@@ -35,7 +35,7 @@ def micro_time_text(moment: datetime) -> str:
     Raises:
         ValueError: It is naive.
     """
-    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{_utc(moment).replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def to_second(moment: datetime) -> datetime:

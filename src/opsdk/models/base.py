@@ -18,9 +18,10 @@ class Model(BaseModel):
         * Fields that the model does not know survive a round trip.
         * Docstrings of classes and attributes become descriptions in the CRD.
 
-    Not promised: assignments are not validated (`widget.spec.replicas = "three"` is the type checker's to refuse, and
-    the API server's). Validation would cost several times the assignment, copy every list on its way in, and run
-    model validators on half-changed objects.
+    Not promised: assignments are not validated (`widget.spec.replicas = "three"` is the type checker's to refuse,
+    `= -1` the API server's, by the same schema). Validation costs 1.6 µs instead of 0.3 for a number; what decides is
+    that it would copy every list on its way in, so that `widget.status.conditions = found` is no longer `found`, and
+    run model validators on half-changed objects. A subclass can turn it on: `validate_assignment=True`.
     """
 
     model_config = ConfigDict(

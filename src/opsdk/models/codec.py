@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
 
@@ -18,7 +19,7 @@ from pydantic_core import PydanticSerializationError
 
 from opsdk.errors import DecodeError, ObjectError, ResourceDefinitionError
 from opsdk.models._struct_wire import encode_struct, struct_from_wire, struct_to_wire
-from opsdk.models.custom_resource import CustomResource
+from opsdk.models.custom_resource import CustomResource, is_custom_resource
 from opsdk.models.resources import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import JsonObject
@@ -96,11 +97,11 @@ def _codec_of(kind: type[Any]) -> Codec[Any]:
     resource = resource_of(kind)
     if issubclass(kind, msgspec.Struct):
         return _StructCodec(kind, resource)
-    if issubclass(kind, CustomResource):
-        return _ModelCodec(cast("type[CustomResource[Any, Any]]", kind), resource)
+    if is_custom_resource(kind):
+        return _ModelCodec(kind, resource)
     if callable(getattr(kind, "from_wire", None)) and callable(getattr(kind, "to_wire", None)):
         return _WireCodec(cast("type[WireObject]", kind), resource)
-    if issubclass(kind, dict):
+    if dict in kind.__mro__:
         return _GenericCodec(kind, resource)
     raise ResourceDefinitionError(
         f"{kind.__qualname__} is neither a msgspec struct nor a CustomResource nor a generic resource of lightkube: "
@@ -109,11 +110,6 @@ def _codec_of(kind: type[Any]) -> Codec[Any]:
 
 
 _encoder = msgspec.json.Encoder()
-
-
-class _Names(msgspec.Struct):
-    name: Any = None
-    namespace: Any = None
 
 
 class _Head(msgspec.Struct):
@@ -127,10 +123,8 @@ _AT = re.compile(r"^(?P<message>.*?)(?: - at `\$\.?(?P<path>.*)`)?$", re.DOTALL)
 def _fault(resource: ResourceInfo, raw: bytes, message: str, field: str = "") -> DecodeError:
     """The error for a document, with as much of its name as can be read."""
     metadata: object = None
-    try:
+    with suppress(msgspec.DecodeError):
         metadata = _head_decoder.decode(raw).metadata
-    except msgspec.DecodeError:
-        pass
     name: object = None
     namespace: object = None
     if isinstance(metadata, dict):

@@ -10,6 +10,7 @@ from lightkube.models.meta_v1 import Condition
 
 from opsdk import clock
 from opsdk.models._names import CONDITION_TYPE, REASON
+from opsdk.models.status_pass import note_condition
 from opsdk.types import ConditionStatus
 
 __all__ = ["MAX_MESSAGE", "find_condition", "is_condition_true", "set_condition"]
@@ -66,16 +67,16 @@ def set_condition(
     existing = find_condition(conditions, type)
     if existing is None:
         moment = clock.now() if now is None else now
-        conditions.append(
-            Condition(
-                type=type,
-                status=status,
-                reason=reason,
-                message=message,
-                lastTransitionTime=moment.astimezone(UTC).replace(microsecond=0),
-                observedGeneration=observed_generation,
-            )
+        added = Condition(
+            type=type,
+            status=status,
+            reason=reason,
+            message=message,
+            lastTransitionTime=moment.astimezone(UTC).replace(microsecond=0),
+            observedGeneration=observed_generation,
         )
+        conditions.append(added)
+        note_condition(conditions, added)
         return True
     changed = False
     if existing.status != status:
@@ -92,4 +93,5 @@ def set_condition(
     if observed_generation is not None and existing.observedGeneration != observed_generation:
         existing.observedGeneration = observed_generation
         changed = True
+    note_condition(conditions, existing)
     return changed

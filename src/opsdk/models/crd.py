@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
 
 import msgspec
 import yaml
@@ -15,7 +14,7 @@ from opsdk.errors import CrdSchemaError, ResourceDefinitionError
 from opsdk.models._struct_schema import Schema, struct_schema
 from opsdk.models._structural import structural_schema
 from opsdk.models.base import NoStatus
-from opsdk.models.custom_resource import CustomResource, Definition, definition_of
+from opsdk.models.custom_resource import Definition, definition_of, is_custom_resource
 from opsdk.models.machine_status import MachineStatus, MachineStatusStruct
 from opsdk.models.markers import PrintColumn
 from opsdk.models.resources import ResourceInfo, resource_of
@@ -100,9 +99,7 @@ _Entry = tuple[type[KubeObject], ResourceInfo, Definition]
 
 
 def _definition(kind: type[KubeObject]) -> Definition:
-    if issubclass(kind, CustomResource):
-        return definition_of(cast("type[CustomResource[Any, Any]]", kind))
-    return Definition()
+    return definition_of(kind) if is_custom_resource(kind) else Definition()
 
 
 def _storage(entries: Sequence[_Entry]) -> _Entry:
@@ -217,7 +214,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)  # pyright: ignore[reportUnknownMemberType] - the stubs leave `value` open
 
 
 _Dumper.add_representer(str, _text)
@@ -237,4 +235,4 @@ def crd_yaml(*kinds: type[KubeObject]) -> str:
         resource = resource_of(kind)
         together.setdefault((resource.group, resource.kind), []).append(kind)
     documents = [crd_manifest(*versions) for _, versions in sorted(together.items(), key=lambda item: item[0])]
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)  # pyright: ignore[reportUnknownMemberType] - the stubs leave `width` open

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Generic, Unpack, final
+from typing import Any, ClassVar, Generic, TypeGuard, Unpack, final
 
 from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.models.meta_v1 import ObjectMeta
@@ -19,7 +19,7 @@ from opsdk.models.markers import Cel, PrintColumn, Scale
 from opsdk.models.structs import K8s
 from opsdk.types import Scope
 
-__all__ = ["CustomResource", "Definition", "definition_of"]
+__all__ = ["CustomResource", "Definition", "definition_of", "is_custom_resource"]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 StatusT = TypeVar("StatusT", bound=BaseModel, default=NoStatus)
@@ -65,7 +65,7 @@ class CustomResource(Model, Generic[SpecT, StatusT]):
     ::
 
         class Widget(CustomResource[WidgetSpec, WidgetStatus], group="demo.example.com", version="v1"):
-            \"""A web front end that follows its spec.\"""
+            "A web front end that follows its spec."
 
     A class with open type parameters, or with `abstract=True`, stands for no kind: a base for others. A class that
     inherits from one that stands for a kind stands for the same one, except for what its own keywords say.
@@ -222,6 +222,11 @@ def _fill_defaults(cls: type[BaseModel], definition: Definition) -> None:
             )
         status.default_factory = model
     cls.model_rebuild(force=True, raise_errors=False)
+
+
+def is_custom_resource(kind: type[Any]) -> TypeGuard[type[CustomResource[Any, Any]]]:
+    """Whether a class is a `CustomResource`."""
+    return issubclass(kind, CustomResource)
 
 
 def definition_of(cls: type[CustomResource[Any, Any]]) -> Definition:

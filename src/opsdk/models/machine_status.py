@@ -66,8 +66,8 @@ class MachineStatusStruct(DictMixin, rename="camel", kw_only=True):
 
     state: str = ""
     observed_generation: int = 0
-    conditions: list[Condition] = []
-    state_history: list[StateTransitionStruct] = []
+    conditions: list[Condition] = []  # noqa: RUF012 - msgspec makes a new one for each
+    state_history: list[StateTransitionStruct] = []  # noqa: RUF012 - msgspec makes a new one for each
     pending_entry: bool = False
 
 
