@@ -1,0 +1,307 @@
+"""One pass over one object."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Generic, Literal, TypeAlias, TypeVar, final
+
+from lightkube.models.meta_v1 import Condition
+
+from opsdk import clock
+from opsdk.client.finalizers import add_finalizers, has_finalizer, remove_finalizers
+from opsdk.errors import ApiError, ApiStatusError, ConflictError, NotFoundError, UnknownStateError
+from opsdk.models import ResourceInfo, request_of, view_of
+from opsdk.models.status_pass import status_pass
+from opsdk.protocols import Client, EventRecorder, EventType, MachineObject, MachineStatusView
+from opsdk.statemachine._calls import ask, call_hook
+from opsdk.statemachine._memory import Memory
+from opsdk.statemachine._status import StatusInHand
+from opsdk.statemachine.handler import StateEvent, StateHandler, Transition
+from opsdk.statemachine.observer import MachineObserver
+from opsdk.types import Result
+
+__all__ = ["GoneInPassError", "Pass", "Setup", "SupersededInPassError", "since", "time_left"]
+
+CR = TypeVar("CR", bound=MachineObject)
+T = TypeVar("T")
+
+_NOW: Final = timedelta(0)
+_DELETION_REASON: Final = "Deleted"
+
+_Phase: TypeAlias = Literal["enter", "reconcile"]
+
+logger = logging.getLogger("opsdk.statemachine")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Failure:
+    """A hook that raised, and the conditions that our helpers had set until then."""
+
+    phase: _Phase
+    error: Exception
+    kept: tuple[Condition, ...]
+
+
+class SupersededInPassError(Exception):
+    """Somebody else has written the object since it was read: what the pass decided is void."""
+
+
+class GoneInPassError(Exception):
+    """The object does not exist any more: there is nothing left to do."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup(Generic[CR]):
+    """What a pass needs of its machine."""
+
+    info: ResourceInfo
+    client: Client
+    initial: str
+    states: Mapping[str, StateHandler[CR]]
+    max_history: int
+    finalizer: str | None
+    deletion_state: str | None
+    recorder: EventRecorder
+    observer: MachineObserver
+    memory: Memory
+
+
+def since(view: MachineStatusView) -> datetime | None:
+    """When the object entered its state, by its history; None when the history ends in another state."""
+    last = view.state_history[-1] if view.state_history else None
+    return last.timestamp if last is not None and last.to == view.state else None
+
+
+def time_left(transition: Transition[CR], start: datetime, now: datetime) -> timedelta:
+    """How long the transition's `after` still has to run; zero when it is up, or when it has none."""
+    return _NOW if transition.after is None else max(start + transition.after - now, _NOW)
+
+
+@final
+class Pass(Generic[CR]):
+    """Does the one thing that is next for the object in hand."""
+
+    def __init__(self, setup: Setup[CR], cr: CR) -> None:
+        view = view_of(cr)
+        self._setup = setup
+        self._cr = cr
+        self._request = request_of(cr)
+        self._uid = view.uid or ""
+        self._generation = view.generation
+        self._deleting = view.deletionTimestamp is not None
+        self._where = f"{setup.info.kind} {self._request}"
+
+    async def run(self) -> Result:
+        """Do it.
+
+        Raises:
+            SupersededInPassError: The object in hand is not the newest; nothing was recorded.
+            GoneInPassError: The object is gone.
+        """
+        finalizer = self._setup.finalizer
+        if finalizer is not None:
+            if self._deleting:
+                return await self._delete(finalizer)
+            if not has_finalizer(self._cr, finalizer):
+                await self._own(add_finalizers(self._setup.client, self._cr, finalizer))
+        status = StatusInHand(self._setup.client, self._cr)
+        state = status.view.state
+        if not state:
+            return await self._enter(status, self._setup.initial)
+        handler = self._setup.states.get(state)
+        if handler is None:
+            if self._deleting:
+                logger.info("%s is being deleted in the unknown state %r; nothing is done", self._where, state)
+                return Result()
+            raise UnknownStateError(self._setup.info.kind, str(self._request), state, tuple(self._setup.states))
+        if status.view.pending_entry:
+            return await self._enter_again(status, state)
+        now, start = self._timers(status.view)
+        transition = await self._first(handler, start, now)
+        if transition is not None:
+            return await self._enter(status, transition.to, transition.reason)
+        result = await self._reconcile(status, state, handler)
+        return self._soonest(result, handler, start, state)
+
+    async def _delete(self, finalizer: str) -> Result:
+        """The way out: to the deletion state from any other, and when that has finished, let go."""
+        if not has_finalizer(self._cr, finalizer):
+            return Result()
+        target = self._setup.deletion_state
+        assert target is not None, "a machine with a finalizer has a deletion state"  # noqa: S101 - checked when built
+        status = StatusInHand(self._setup.client, self._cr)
+        if status.view.state != target:
+            return await self._enter(status, target, _DELETION_REASON)
+        if status.view.pending_entry:
+            return await self._enter_again(status, target)
+        result = await self._reconcile(status, target, self._setup.states[target])
+        if result.requeue_after is not None:
+            return result
+        await self._own(remove_finalizers(self._setup.client, self._cr, finalizer))
+        self._setup.memory.forget(self._uid)
+        logger.info("%s: %r has finished, the finalizer %s is gone", self._where, target, finalizer)
+        return Result()
+
+    async def _first(self, handler: StateHandler[CR], start: datetime, now: datetime) -> Transition[CR] | None:
+        """The first transition whose time is up and whose condition holds."""
+        for transition in handler.transitions:
+            if time_left(transition, start, now):
+                continue
+            if transition.when is None or await ask(transition.when, self._cr):
+                return transition
+        return None
+
+    async def _enter(self, status: StatusInHand[CR], to: str, reason: str = "") -> Result:
+        """Take a transition: record it, run `enter` of its target, write it all at once."""
+        now = clock.now()
+        view = status.view
+        from_, start = view.state, since(view)
+        dwell = (now - start).total_seconds() if start is not None and from_ else None
+        status.record(to, reason=reason, at=now, keep=self._setup.max_history)
+        handler = self._setup.states[to]
+        outcome = await self._hook(status, "enter", to, handler)
+        if isinstance(outcome, _Failure):
+            status.restore()
+            status.record(to, reason=reason, at=now, keep=self._setup.max_history)
+            status.keep(outcome.kept)
+            await self._store_failure(status, outcome)
+            self._transitioned(from_, to, reason, dwell)
+            await self._warn(outcome, to, handler)
+            raise outcome.error
+        await self._entered(status, to, handler, outcome)
+        self._transitioned(from_, to, reason, dwell)
+        await self._announce(handler)
+        return Result(requeue_after=_NOW)
+
+    async def _enter_again(self, status: StatusInHand[CR], state: str) -> Result:
+        """Run `enter` of a state that is recorded, but whose `enter` has not succeeded yet."""
+        handler = self._setup.states[state]
+        outcome = await self._hook(status, "enter", state, handler)
+        if isinstance(outcome, _Failure):
+            status.restore()
+            status.keep(outcome.kept)
+            await self._store_failure(status, outcome)
+            await self._warn(outcome, state, handler)
+            raise outcome.error
+        await self._entered(status, state, handler, outcome)
+        logger.info("%s: enter of state %r has succeeded at last", self._where, state)
+        await self._announce(handler)
+        return Result(requeue_after=_NOW)
+
+    async def _reconcile(self, status: StatusInHand[CR], state: str, handler: StateHandler[CR]) -> Result:
+        """Run the state's `reconcile`, and write what it changed in status."""
+        outcome = await self._hook(status, "reconcile", state, handler)
+        if isinstance(outcome, _Failure):
+            status.restore()
+            status.keep(outcome.kept)
+            await self._store_failure(status, outcome)
+            await self._warn(outcome, state, handler)
+            raise outcome.error
+        status.observed(self._generation)
+        await self._own(status.write())
+        return outcome
+
+    async def _hook(
+        self, status: StatusInHand[CR], phase: _Phase, state: str, handler: StateHandler[CR]
+    ) -> Result | _Failure:
+        hook = handler.enter if phase == "enter" else handler.reconcile
+        if hook is None:
+            return Result()
+        place = f'{self._setup.info.kind} {phase} hook for state "{state}"'
+        with status_pass(status.view.conditions) as current:
+            try:
+                return await call_hook(hook, self._cr, self._request, limit=handler.timeout, place=place)
+            except Exception as error:  # noqa: BLE001 - recorded, announced and raised again by the caller
+                return _Failure(phase=phase, error=error, kept=tuple(current.kept.values()))
+
+    async def _entered(self, status: StatusInHand[CR], state: str, handler: StateHandler[CR], result: Result) -> None:
+        now = clock.now()
+        status.entered(handler.conditions, generation=self._generation, at=now)
+        await self._own(status.write())
+        entry = self._setup.memory.of(self._uid, state)
+        entry.due = now + result.requeue_after if result.requeue_after else None
+
+    async def _store_failure(self, status: StatusInHand[CR], failure: _Failure) -> None:
+        """Write what stays in status of a failed pass. The hook's error is the news, not what this one meets."""
+        if self._is_stale(failure.error):
+            raise SupersededInPassError from failure.error
+        try:
+            await status.write()
+        except ConflictError as error:
+            raise SupersededInPassError from error
+        except NotFoundError as error:
+            if self._is_about_us(error):
+                raise GoneInPassError from error
+            failure.error.add_note(f"and its status could not be written: {error}")
+        except ApiError as error:
+            failure.error.add_note(f"and its status could not be written: {error}")
+
+    async def _own(self, write: Awaitable[T]) -> T:
+        """Await a write of ours to the object in hand."""
+        try:
+            return await write
+        except ConflictError as error:
+            raise SupersededInPassError from error
+        except NotFoundError as error:
+            if self._is_about_us(error):
+                raise GoneInPassError from error
+            raise
+
+    def _is_about_us(self, error: ApiStatusError) -> bool:
+        """Whether the server speaks of the object in hand; a 404 without a name is about the kind or its status."""
+        kinds = (self._setup.info.plural, self._setup.info.kind)
+        return error.name == self._request.name and (not error.kind or error.kind.split(".")[0] in kinds)
+
+    def _is_stale(self, error: Exception) -> bool:
+        """Whether a hook failed because the object in hand is not the newest one."""
+        return isinstance(error, ConflictError) and self._is_about_us(error)
+
+    def _transitioned(self, from_: str, to: str, reason: str, dwell_seconds: float | None) -> None:
+        self._setup.observer.transition(from_, to, dwell_seconds)
+        logger.info("%s: state %r -> %r%s", self._where, from_, to, f" ({reason})" if reason else "")
+
+    async def _announce(self, handler: StateHandler[CR]) -> None:
+        if handler.event is not None:
+            await self._record("Normal", handler.event.reason, handler.event.message)
+
+    async def _warn(self, failure: _Failure, state: str, handler: StateHandler[CR]) -> None:
+        text = f'opsdk: {failure.phase} hook for state "{state}" failed: {failure.error}'
+        logger.warning("%s: %s", self._where, text)
+        event = handler.failure_event
+        if event is None:
+            event = StateEvent(reason="EnterFailed" if failure.phase == "enter" else "ReconcileFailed", message=text)
+        await self._record("Warning", event.reason, event.message)
+
+    async def _record(self, type_: EventType, reason: str, message: str) -> None:
+        try:
+            await self._setup.recorder.record(self._cr, type_, reason, message)
+        except Exception:
+            logger.exception("%s: the event %s could not be recorded", self._where, reason)
+
+    def _timers(self, view: MachineStatusView) -> tuple[datetime, datetime]:
+        """The time now, and the time from which the state's timers run."""
+        now = clock.now()
+        start = since(view)
+        if start is None:  # the history was lost or edited: count from when we saw the object here first
+            entry = self._setup.memory.of(self._uid, view.state)
+            start = entry.seen = entry.seen or now
+        return now, start
+
+    def _soonest(self, result: Result, handler: StateHandler[CR], start: datetime, state: str) -> Result:
+        """The soonest of: what the hook asked for, what `enter` had asked for, and the next timer."""
+        now = clock.now()
+        for transition in handler.transitions:
+            if left := time_left(transition, start, now):
+                result = result.sooner(Result(requeue_after=left))
+        entry = self._setup.memory.peek(self._uid, state)
+        if entry is not None and entry.due is not None:
+            if entry.due > now:
+                result = result.sooner(Result(requeue_after=entry.due - now))
+            else:
+                entry.due = None
+        return result

@@ -1,0 +1,144 @@
+"""Writes a machine's part of a status, in whichever family of models the object is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Generic, TypeVar, final
+
+from lightkube.models.meta_v1 import Condition
+
+from opsdk.client import refresh_metadata
+from opsdk.errors import ObjectError
+from opsdk.models import (
+    AnyMachineStatus,
+    MachineStatus,
+    MachineStatusStruct,
+    StateTransition,
+    StateTransitionStruct,
+    codec_of,
+    set_condition,
+)
+from opsdk.protocols import Client, MachineObject, MachineStatusView
+from opsdk.statemachine.handler import StateCondition
+
+__all__ = ["StatusInHand"]
+
+CR = TypeVar("CR", bound=MachineObject)
+
+
+@final
+class StatusInHand(Generic[CR]):
+    """The status of one object during one pass.
+
+    Args:
+        client: Writes it.
+        cr: The object in hand. Its status now is what the difference is measured against.
+    """
+
+    def __init__(self, client: Client, cr: CR) -> None:
+        self._client = client
+        self._cr = cr
+        self._kind = type(cr)
+        self._base = client.snapshot(cr)
+
+    @property
+    def view(self) -> MachineStatusView:
+        """The status as it is in memory now."""
+        return self._cr.get_machine_status()
+
+    def record(self, to: str, *, reason: str, at: datetime, keep: int) -> None:
+        """Record a transition whose `enter` has yet to succeed."""
+        status = _writable(self.view)
+        from_, at = status.state, at.replace(microsecond=0)
+        if isinstance(status, MachineStatus):
+            status.state_history.append(StateTransition(from_=from_, to=to, reason=reason, timestamp=at))
+        else:
+            status.state_history.append(StateTransitionStruct(from_=from_, to=to, reason=reason, timestamp=at))
+        del status.state_history[:-keep]
+        status.state = to
+        status.pending_entry = True
+
+    def entered(self, conditions: Sequence[StateCondition], *, generation: int | None, at: datetime) -> None:
+        """Record that `enter` has succeeded."""
+        status = _writable(self.view)
+        status.pending_entry = False
+        for wanted in conditions:
+            set_condition(
+                status.conditions,
+                type=wanted.type,
+                status=wanted.status,
+                reason=wanted.reason,
+                message=wanted.message,
+                observed_generation=generation,
+                now=at,
+            )
+        self.observed(generation)
+
+    def observed(self, generation: int | None) -> None:
+        """Record which generation the pass was about."""
+        if generation is not None:
+            _writable(self.view).observed_generation = generation
+
+    def restore(self) -> None:
+        """Bring back the status as it was when the pass began."""
+        _put_status(self._cr, codec_of(self._kind).decode(self._base.typed))
+
+    def keep(self, kept: Sequence[Condition]) -> None:
+        """Put conditions into the status as they are."""
+        conditions = self.view.conditions
+        for condition in kept:
+            present = next((i for i, other in enumerate(conditions) if other.type == condition.type), None)
+            if present is None:
+                conditions.append(condition)
+            else:
+                conditions[present] = condition
+
+    async def write(self) -> bool:
+        """Write what differs from the status at the beginning of the pass, if anything does.
+
+        The condition of the write is the version that the object in hand says it is of: our own writes to it during
+        the pass have moved that on.
+
+        Returns:
+            Whether there was a difference.
+
+        Raises:
+            ConflictError: Somebody else has written the object since it was read.
+            NotFoundError: It is gone.
+        """
+        stored = await self._client.status.patch_from(self._base, self._cr)
+        if stored is None:
+            return False
+        refresh_metadata(self._cr, stored)
+        return True
+
+
+def _writable(status: MachineStatusView) -> AnyMachineStatus:
+    if isinstance(status, MachineStatus | MachineStatusStruct):
+        return status
+    raise ObjectError(
+        f"get_machine_status() returned a {type(status).__name__}; it has to be the object's MachineStatus or "
+        "MachineStatusStruct, or a class that inherits from one of them"
+    )
+
+
+def _put_status(cr: MachineObject, pristine: MachineObject) -> None:
+    """Give `cr` the status of `pristine`: all of it where it is an attribute `status`, else the machine's part."""
+    whole: object = getattr(pristine, "status", None)
+    if whole is not None:
+        cr.__setattr__("status", whole)
+        return
+    mine, theirs = _writable(cr.get_machine_status()), _writable(pristine.get_machine_status())
+    mine.state = theirs.state
+    mine.observed_generation = theirs.observed_generation
+    mine.conditions[:] = theirs.conditions
+    mine.pending_entry = theirs.pending_entry
+    match mine, theirs:
+        case MachineStatus(), MachineStatus():
+            mine.state_history[:] = theirs.state_history
+        case MachineStatusStruct(), MachineStatusStruct():
+            mine.state_history[:] = theirs.state_history
+        case _:
+            msg = f"{type(cr).__name__}: two objects of one class have different families of status"
+            raise TypeError(msg)
