@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime
 from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
@@ -26,7 +26,12 @@ _SCALA_DURATION = (
     r"|m|mins?|minutes?|h|hrs?|hours?|d|days?|w|wks?|weeks?)"
 )
 _HOSTNAME = (
-    r"([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9_-]*[a-zA-Z0-9])(\.([a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9_-]*[a-zA-Z0-9]))*\.?"
+    r"[a-zA-Z0-9](-?[a-zA-Z0-9]{0,62})?"
+    r"|([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)+[a-zA-Z]{2,63}"
+)
+_MAC = (
+    r"[0-9a-fA-F]{2}([:-])([0-9a-fA-F]{2}\1){4}([0-9a-fA-F]{2}\1){0,2}[0-9a-fA-F]{2}"
+    r"|[0-9a-fA-F]{4}(\.[0-9a-fA-F]{4}){2,3}"
 )
 _RGB_PART = r"\s*([0-9]|[1-9][0-9]|1[0-9]{2}|2[0-4][0-9]|25[0-5])\s*"
 
@@ -59,6 +64,18 @@ def _is_date(text: str) -> bool:
     return re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", text) is not None and _parses(date.fromisoformat)(text)
 
 
+def _is_datetime(text: str) -> bool:
+    if re.fullmatch(_DATETIME, text) is None:
+        return False
+    return _parses(datetime.fromisoformat)(f"{text[:10]}T{text[11:19]}")
+
+
+def _is_ipv4(text: str) -> bool:
+    """Leading zeros are accepted, as decimal."""
+    parts = text.split(".")
+    return len(parts) == 4 and all(re.fullmatch(r"[0-9]{1,3}", part) and int(part) <= 255 for part in parts)
+
+
 def _is_hostname(text: str) -> bool:
     return (
         re.fullmatch(_HOSTNAME, text) is not None
@@ -77,7 +94,7 @@ def _is_uri(text: str) -> bool:
         parts = urlsplit(text)
     except ValueError:
         return False
-    return bool(parts.scheme) or text.startswith("/")
+    return " " not in parts.netloc and (bool(parts.scheme) or text.startswith("/"))
 
 
 def _is_isbn10(text: str) -> bool:
@@ -112,19 +129,19 @@ _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     "cidr": _is_cidr,
     "creditcard": _is_credit_card,
     "date": _is_date,
-    "datetime": _matches(_DATETIME),
+    "datetime": _is_datetime,
     "duration": _matches(f"({_GO_DURATION})|({_SCALA_DURATION})"),
     "email": _is_email,
     "hexcolor": _matches(r"#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "hostname": _is_hostname,
-    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv4": _is_ipv4,
     "ipv6": _parses(ipaddress.IPv6Address),
     "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
     "isbn10": _is_isbn10,
     "isbn13": _is_isbn13,
     "k8slongname": lambda text: len(text) <= 253 and re.fullmatch(rf"{_LABEL}(\.{_LABEL})*", text) is not None,
     "k8sshortname": lambda text: len(text) <= 63 and re.fullmatch(_LABEL, text) is not None,
-    "mac": _matches(r"([0-9a-fA-F]{2}([:-])([0-9a-fA-F]{2}\2){4}([0-9a-fA-F]{2}\2){0,2}[0-9a-fA-F]{2})"),
+    "mac": _matches(_MAC),
     "password": _anything,
     "rgbcolor": _matches(rf"rgb\({_RGB_PART},{_RGB_PART},{_RGB_PART}\)"),
     "ssn": _matches(r"[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
@@ -209,8 +226,10 @@ def compile_pattern(pattern: str) -> re.Pattern[str] | None:
 def pattern_fault(pattern: str) -> str | None:
     """What RE2 would refuse in a pattern, in its words; None where it compiles."""
     unescaped = re.sub(r"\\[^1-9]", "", pattern)
-    if look := re.search(r"\(\?(<?[=!])", unescaped):
-        return f"error parsing regexp: invalid or unsupported Perl syntax: `(?{look[1][:1]}`"
+    if look := re.search(r"\(\?([=!]|<[=!])", unescaped):
+        if look[1][0] == "<":
+            return f"error parsing regexp: invalid named capture: `{unescaped[look.start() :]}`"
+        return f"error parsing regexp: invalid or unsupported Perl syntax: `(?{look[1]}`"
     if back := re.search(r"\\[1-9]", unescaped):
         return f"error parsing regexp: invalid escape sequence: `{back[0]}`"
     try:

@@ -34,7 +34,7 @@ __all__ = ["default_crd", "validate_crd"]
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
-_COLUMN_FORMATS: Final = ("binary", "byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _RULE_REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _META_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -180,8 +180,12 @@ def _conversion_faults(conversion: Tree) -> Iterator[FieldError]:
             yield required(f"{where}.webhookClientConfig", "required when strategy is set to Webhook")
         if not is_object(webhook) or not webhook.get("conversionReviewVersions"):
             yield required(f"{where}.conversionReviewVersions")
-    elif webhook is not None:
-        yield forbidden(f"{where}.webhookClientConfig", "should not be set when strategy is not set to Webhook")
+    elif is_object(webhook):
+        text = "should not be set when strategy is not set to Webhook"
+        if webhook.get("clientConfig") is not None:
+            yield forbidden(f"{where}.webhookClientConfig", text)
+        if webhook.get("conversionReviewVersions"):
+            yield forbidden(f"{where}.conversionReviewVersions", text)
 
 
 def _names_faults(names: Tree) -> Iterator[FieldError]:
@@ -205,28 +209,56 @@ def _names_faults(names: Tree) -> Iterator[FieldError]:
 
 
 def _version_faults(versions: list[Tree]) -> Iterator[FieldError]:
+    """Faults of the versions. What is the same in all of them is reported once, under the spec, where it used to be."""
     where = "spec.versions"
-    names = [version.get("name") or "" for version in versions]
+    names: list[str] = [version.get("name") or "" for version in versions]
     for index, version in enumerate(versions):
         here = f"{where}[{index}]"
-        schema = members(version, "schema").get("openAPIV3Schema")
-        if not is_object(schema):
+        if not is_object(members(version, "schema").get("openAPIV3Schema")):
             yield required(f"{here}.schema.openAPIV3Schema")
         if faults := dns1035_faults(names[index]):
             yield invalid(f"{here}.name", names[index], ",".join(faults))
         if version.get("deprecationWarning") is not None and not version.get("deprecated"):
             text = "can only be set for deprecated versions"
             yield invalid(f"{here}.deprecationWarning", version["deprecationWarning"], text)
-        subresources: Tree = members(version, "subresources")
-        if is_object(schema):
-            yield from _schema_faults(schema, f"{here}.schema.openAPIV3Schema", status="status" in subresources)
-        yield from _scale_faults(subresources.get("scale"), f"{here}.subresources.scale")
-        for at, column in enumerate(entries(version, "additionalPrinterColumns")):
-            yield from _column_faults(column, f"{here}.additionalPrinterColumns[{at}]")
+    for key, spec_key, check in (
+        ("schema", "validation", _version_schema_faults),
+        ("subresources", "subresources", _subresource_faults),
+        ("additionalPrinterColumns", "additionalPrinterColumns", _columns_faults),
+    ):
+        if versions and all(version.get(key) and same(version[key], versions[0].get(key)) for version in versions):
+            yield from check(versions[0], f"spec.{spec_key}")
+        else:
+            for index, version in enumerate(versions):
+                yield from check(version, f"{where}[{index}].{key}")
     if len(set(names)) != len(names):
         yield invalid(where, versions, "must contain unique version names")
-    if sum(bool(version.get("storage")) for version in versions) != 1:
+    storage = [name for name, version in zip(names, versions, strict=True) if version.get("storage")]
+    if len(storage) != 1:
         yield invalid(where, versions, "must have exactly one version marked as storage version")
+    if names and (faults := dns1035_faults(names[0])):
+        yield invalid("spec.version", names[0], ",".join(faults))
+    # The storage version that comes first is the stored one.
+    if not storage:
+        yield invalid("status.storedVersions", None, "must have at least one stored version")
+    for name in storage[1:]:
+        yield invalid("status.storedVersions", storage[:1], f"must have the storage version {name}")
+
+
+def _version_schema_faults(version: Tree, where: str) -> Iterator[FieldError]:
+    schema = members(version, "schema").get("openAPIV3Schema")
+    if is_object(schema):
+        status = "status" in members(version, "subresources")
+        yield from _schema_faults(schema, f"{where}.openAPIV3Schema", status=status)
+
+
+def _subresource_faults(version: Tree, where: str) -> Iterator[FieldError]:
+    yield from _scale_faults(members(version, "subresources").get("scale"), f"{where}.scale")
+
+
+def _columns_faults(version: Tree, where: str) -> Iterator[FieldError]:
+    for index, column in enumerate(entries(version, "additionalPrinterColumns")):
+        yield from _column_faults(column, f"{where}[{index}]")
 
 
 def _scale_faults(scale: object, where: str) -> Iterator[FieldError]:
@@ -411,7 +443,10 @@ def _nested_faults(schema: Tree, where: str, *, skip_any_of: bool = False) -> It
 def _default_faults(schema: Tree, where: str, *, embedded_root: bool = False) -> Iterator[FieldError]:
     """Defaults have to be valid themselves and must hold nothing that would be pruned."""
     default = schema.get("default")
-    if default is not None and not embedded_root:
+    if default is not None and embedded_root:  # a whole object, which no default can be
+        yield required(f"{where}.default.apiVersion")
+        yield required(f"{where}.default.kind")
+    elif default is not None:
         if is_object(default) or is_array(default):
             pruned = clone(default)
             StructuralSchema({"type": "object", "properties": {"default": schema}}).prune({"default": pruned})

@@ -200,10 +200,9 @@ def _format(schema: Tree, types: tuple[str, ...]) -> str:
 def _type_of(value: object) -> str:
     if isinstance(value, bool):
         return "boolean"
-    if is_integer(value):
-        return "integer"
-    if isinstance(value, float):
-        return "number"
+    if is_number(value):
+        # What does not fit 64 bits is decoded as a float.
+        return "integer" if is_integer(value) and _INT64[0] <= value <= _INT64[1] else "number"
     if isinstance(value, str):
         return "string"
     return "array" if is_array(value) else "object" if is_object(value) else "null"
@@ -262,7 +261,7 @@ def _check_number(schema: Tree, types: tuple[str, ...], value: float, path: str,
     name = _format(schema, types)
     if types == ("integer",):
         low, high = _INT32 if name == "int32" else _INT64
-        if not low <= value <= high:
+        if not low <= value <= high or (isinstance(value, float) and not value.is_integer()):
             kind = f"with format {name}" if name else "(default format)"
             found.add_general(f"Checked value must be of type integer {kind} in {path}")
     elif name == "float" and abs(value) > 3.4028234663852886e38:
@@ -272,16 +271,18 @@ def _check_number(schema: Tree, types: tuple[str, ...], value: float, path: str,
         text = f"{path} in body should be a multiple of {go_number(float(factor))}"
         found.add(text, invalid(path, value, text))
     if is_number(low_bound):
+        low_bound = _bound(value, low_bound)
         exclusive = bool(schema.get("exclusiveMinimum"))
         if value < low_bound or (exclusive and value == low_bound):
             than = "greater than" if exclusive else "greater than or equal to"
-            text = f"{path} in body should be {than} {_bound(value, low_bound)}"
+            text = f"{path} in body should be {than} {go_number(low_bound)}"
             found.add(text, invalid(path, value, text))
     if is_number(high_bound):
+        high_bound = _bound(value, high_bound)
         exclusive = bool(schema.get("exclusiveMaximum"))
         if value > high_bound or (exclusive and value == high_bound):
             than = "less than" if exclusive else "less than or equal to"
-            text = f"{path} in body should be {than} {_bound(value, high_bound)}"
+            text = f"{path} in body should be {than} {go_number(high_bound)}"
             found.add(text, invalid(path, value, text))
     found.matches += 1
 
@@ -293,9 +294,9 @@ def _is_multiple(value: float, factor: float) -> bool:
     return abs(quotient - round(quotient)) < 1e-9
 
 
-def _bound(value: float, bound: float) -> str:
-    """Bounds are compared and printed as integers where the value is one."""
-    return str(int(bound)) if is_integer(value) and float(bound).is_integer() else go_number(float(bound))
+def _bound(value: float, bound: float) -> float:
+    """The bound as it is compared with `value`: cut to an integer where the value is one."""
+    return int(bound) if is_integer(value) else float(bound)
 
 
 def _check_array(
