@@ -13,15 +13,9 @@ import anyio.to_thread
 import pytest
 
 from opsdk import clock
-from opsdk.testing.virtual_time import BackendOptions, VirtualClock, virtual_asyncio_options, virtual_backends
+from opsdk.testing.virtual_time import VirtualClock, virtual_asyncio_options
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=virtual_backends(), ids=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> BackendOptions:
-    backend: BackendOptions = request.param
-    return backend
 
 
 async def test_sleeping_a_day_takes_no_time() -> None:

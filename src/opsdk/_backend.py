@@ -1,0 +1,163 @@
+"""The one thing that anyio's public calls do not offer: waking a loop from any thread without waiting for it.
+
+This module is the only one of the library, besides `opsdk.testing`, that knows asyncio and trio by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol, final
+
+import anyio
+import anyio.lowlevel
+
+if TYPE_CHECKING:
+    import trio
+
+__all__ = ["LoopHandle", "ThreadWaker", "current_loop"]
+
+
+class LoopHandle(Protocol):
+    """A running loop, as seen from any thread."""
+
+    def call_soon(self, callback: Callable[[], object], /) -> bool:
+        """Run `callback` on the loop, soon, without waiting for it. False: the loop has ended, and nothing will run."""
+        ...
+
+    def time(self) -> float:
+        """The loop's time: what `anyio.current_time` says on it."""
+        ...
+
+    def is_here(self) -> bool:
+        """Whether this code runs on the loop's thread."""
+        ...
+
+    def is_current(self) -> bool:
+        """Whether this code runs on this loop."""
+        ...
+
+
+def current_loop() -> LoopHandle:
+    """The loop that this code runs on.
+
+    Raises:
+        RuntimeError: It runs on none.
+    """
+    # trio is optional, and whoever runs on it has imported it. It comes first: it may be a guest of an asyncio loop.
+    module = sys.modules.get("trio")
+    if module is not None:
+        import trio
+
+        if trio.lowlevel.in_trio_run():
+            return _TrioLoop(trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock())
+    return _AsyncioLoop(asyncio.get_running_loop())
+
+
+@final
+class _AsyncioLoop:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = threading.get_ident()
+
+    def call_soon(self, callback: Callable[[], object], /) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # closed
+            return False
+        return True
+
+    def time(self) -> float:
+        return self._loop.time()
+
+    def is_here(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def is_current(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+
+@final
+class _TrioLoop:
+    def __init__(self, token: trio.lowlevel.TrioToken, clock: trio.abc.Clock) -> None:
+        self._token = token
+        self._clock = clock
+        self._thread = threading.get_ident()
+
+    def call_soon(self, callback: Callable[[], object], /) -> bool:
+        import trio
+
+        try:
+            self._token.run_sync_soon(callback)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+    def time(self) -> float:
+        return self._clock.current_time()
+
+    def is_here(self) -> bool:
+        return threading.get_ident() == self._thread
+
+    def is_current(self) -> bool:
+        import trio
+
+        return trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token
+
+
+@final
+class ThreadWaker:
+    """An alarm that rings from any thread and wakes one waiter.
+
+    Guarantees: `wake` never blocks and may be called before a loop runs, on the loop, and after it has ended; a wake
+    that comes while nobody waits is kept, and many of them are one.
+
+    Not promised: that two tasks may wait at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rung = False
+        self._waiter: tuple[LoopHandle, anyio.Event] | None = None
+
+    def wake(self) -> None:
+        """Let the waiter, or the next one, go on."""
+        with self._lock:
+            self._rung = True
+            waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            loop, event = waiter
+            if loop.is_current():
+                event.set()
+            else:
+                loop.call_soon(event.set)
+
+    async def wait(self) -> None:
+        """Wait for a wake since the last `wait` returned.
+
+        Raises:
+            RuntimeError: Another task waits already.
+        """
+        event = anyio.Event()
+        with self._lock:
+            if self._waiter is not None:
+                raise RuntimeError("a ThreadWaker wakes one waiter, and another task waits already")
+            if not self._rung:
+                self._waiter = (current_loop(), event)
+        try:
+            if self._rung:
+                await anyio.lowlevel.checkpoint()
+            else:
+                await event.wait()
+        except BaseException:
+            with self._lock:
+                if self._waiter is not None and self._waiter[1] is event:
+                    self._waiter = None
+            raise
+        with self._lock:
+            self._rung = False
