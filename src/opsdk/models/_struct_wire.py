@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import types
 import typing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -67,7 +68,7 @@ def without_none(tp: object) -> list[object]:
     while get_origin(tp) is Annotated:
         tp = get_args(tp)[0]
     origin = get_origin(tp)
-    if origin is typing.Union or str(origin) == "<class 'types.UnionType'>":
+    if origin is typing.Union or origin is types.UnionType:
         return [inner for arg in get_args(tp) if arg is not type(None) for inner in without_none(arg)]
     return [tp]
 
@@ -120,21 +121,24 @@ def _plan(cls: type[msgspec.Struct], wanted: _Wanted) -> _Struct:
 
 
 def _node(tp: object, field: StructField, wanted: _Wanted) -> _Node | None:
-    for alternative in without_none(tp):
-        if wanted == "times" and alternative is datetime:
-            return "micro" if field.micro else "time"
-        if wanted == "quantities" and alternative is str and field.quantity:
-            return "quantity"
-        origin, args = get_origin(alternative), get_args(alternative)
-        if origin is list and args:
-            inner = _node(args[0], field, wanted)
-            return None if inner is None else _Items(inner)
-        if origin is dict and args:
-            inner = _node(args[1], field, wanted)
-            return None if inner is None else _Values(inner)
-        if isinstance(alternative, type) and issubclass(alternative, msgspec.Struct):
-            plan = _plan(alternative, wanted)
-            return None if plan.complete and not plan.fields else plan
+    return next((node for one in without_none(tp) if (node := _node_of(one, field, wanted)) is not None), None)
+
+
+def _node_of(tp: object, field: StructField, wanted: _Wanted) -> _Node | None:
+    if wanted == "times" and tp is datetime:
+        return "micro" if field.micro else "time"
+    if wanted == "quantities" and tp is str and field.quantity:
+        return "quantity"
+    origin, args = get_origin(tp), get_args(tp)
+    if origin is list and args:
+        inner = _node(args[0], field, wanted)
+        return None if inner is None else _Items(inner)
+    if origin is dict and args:
+        inner = _node(args[1], field, wanted)
+        return None if inner is None else _Values(inner)
+    if isinstance(tp, type) and issubclass(tp, msgspec.Struct):
+        plan = _plan(tp, wanted)
+        return None if plan.complete and not plan.fields else plan
     return None
 
 

@@ -8,6 +8,7 @@ field's name and a way out.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ _OPEN = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _RULES = "x-kubernetes-validations"
 _MISSING: Any = object()
+_EMPTY: Mapping[type, object] = {list: [], dict: {}}
 
 
 @final
@@ -115,13 +117,13 @@ class _Walk:
         if len(s.get("allOf", ())) == 1:
             inner = s.pop("allOf")[0]
             return self.schema({**inner, **s}, at, within)
-        if s.get(_OPEN) is True and not self._is_closed(s):
-            return self._open(s, at)
         if s.get(_INT_OR_STRING):
             return self._int_or_string(s, s.get("pattern"), at)
         for key in ("anyOf", "oneOf"):
             if key in s:
                 return self._union(s.pop(key), s, at, within)
+        if s.get(_OPEN) is True and not self._is_closed(s):
+            return self._open(s, at)
         if "const" in s:
             s["enum"] = [s.pop("const")]
         kind = s.get("type")
@@ -156,9 +158,9 @@ class _Walk:
 
     def _reference(self, s: Schema, at: _At, within: tuple[str, ...]) -> Schema:
         name = str(s.pop("$ref")).rsplit("/", 1)[1]
-        if s.get(_OPEN) is True:
-            return {**self._common(s, at), "type": "object", _OPEN: True}
         if name in within:
+            if s.get(_OPEN) is True:
+                return {**self._open(s, at), "type": "object"}
             raise at.error(
                 f"{name} contains itself, and a CRD schema cannot; annotate the field with PreserveUnknown(), "
                 "and the server keeps what is in it unchecked"
@@ -168,7 +170,12 @@ class _Walk:
         merged = {**target, **s}
         if rules:
             merged[_RULES] = rules
-        return self.schema(merged, at.into(str(target.get("title", name))), (*within, name))
+        try:
+            return self.schema(merged, at.into(str(target.get("title", name))), (*within, name))
+        except CrdSchemaError:
+            if s.get(_OPEN) is True:
+                return {**self._open(s, at), "type": "object"}
+            raise
 
     # unions
 
@@ -182,6 +189,8 @@ class _Walk:
             s.pop("default", None)
         if len(given) == 1:
             return self.schema({**given[0], **s}, at, within)
+        if s.get(_OPEN) is True:
+            return self._open(s, at)
         types = {str(a.get("type", "object" if "$ref" in a or "properties" in a else "any")) for a in given}
         if "discriminator" in s:
             return self._discriminated(given, s, at, within)
@@ -189,7 +198,9 @@ class _Walk:
             return self._int_or_string(s, next((a["pattern"] for a in given if "pattern" in a), None), at)
         if types == {"number", "string"}:  # Decimal: sent as text
             text = next(a for a in given if a.get("type") == "string")
-            return self.schema({**text, **s}, at, within)
+            pattern = str(text.get("pattern", ""))
+            kept = {k: v for k, v in text.items() if k != "pattern" or not _NOT_IN_RE2.search(pattern)}
+            return self.schema({**kept, **s}, at, within)
         if types == {"integer", "number"}:
             return self.schema({"type": "number", **s}, at, within)
         if all("const" in a or "enum" in a for a in given):
@@ -230,25 +241,26 @@ class _Walk:
         member = cel_name(key)
         rules: list[Schema] = []
         for tags, own_names, required in variants:
-            condition = " || ".join(f"self.{member} == {_cel_text(tag)}" for tag in tags)
+            other = " && ".join(f"self.{member} != {_cel_literal(tag)}" for tag in tags)
             text = ", ".join(str(tag) for tag in tags)
             rules += [
                 {
-                    "rule": f"!({condition}) || has(self.{cel_name(name)})",
+                    "rule": f"{other} || has(self.{cel_name(name)})",
                     "message": f"{name} is required with {key} {text}",
                 }
                 for name in required
             ]
             rules += [
                 {
-                    "rule": f"!({condition}) || !has(self.{cel_name(name)})",
+                    "rule": f"{other} || !has(self.{cel_name(name)})",
                     "message": f"{name} makes no sense with {key} {text}",
                 }
                 for name in sorted(set(properties) - own_names)
             ]
         out = self._common(s, at)
         out["type"] = "object"
-        out["properties"] = {key: {"type": "string", "enum": list(dict.fromkeys(values))}, **properties}
+        tag_schema: Schema = {"type": self._type_of_enum(values, at), "enum": list(dict.fromkeys(values))}
+        out["properties"] = {key: tag_schema, **properties}
         out["required"] = [key]
         if rules:
             out[_RULES] = [*out.get(_RULES, ()), *rules]
@@ -304,7 +316,7 @@ class _Walk:
             self._pattern_keys(out, pattern, schema, at, within)
         elif patterns:
             raise at.error("keys of several patterns have no structural schema; use one pattern")
-        elif properties is None or additional:
+        elif properties is None:
             out[_OPEN] = True
 
     def _pattern_keys(self, out: Schema, pattern: str, schema: Schema, at: _At, within: tuple[str, ...]) -> None:
@@ -316,7 +328,7 @@ class _Walk:
                 "add Field(max_length=...) to the dict"
             )
         rule = {
-            "rule": f"self.all(key, key.matches({_cel_text(pattern)}))",
+            "rule": f"self.all(key, key.matches({_cel_literal(pattern)}))",
             "message": f"keys must match {pattern}",
         }
         out[_RULES] = [*out.get(_RULES, ()), rule]
@@ -331,8 +343,8 @@ class _Walk:
             out["default"] = {
                 name: value
                 for name, value in members.items()
-                if value != properties.get(name, {}).get("default", _MISSING)
-                and (value or name in out.get("required", ()) or isinstance(value, bool | int | float))
+                if value is not None
+                and value != properties.get(name, {}).get("default", _EMPTY.get(type(value), _MISSING))
             }
 
     # keywords
@@ -357,8 +369,12 @@ class _Walk:
                 out[key] = value
             elif key in _KEPT or key.startswith("x-kubernetes-"):
                 out[key] = value
-        if out.get("nullable") and "enum" in out and None not in out["enum"]:
-            out["enum"] = [*out["enum"], None]
+        if out.get("nullable") and "enum" in out:
+            # The server never finds null in an enum, whatever the enum says; a rule is not asked about null.
+            values = [value for value in out.pop("enum") if value is not None]
+            rule = f"self in [{', '.join(_cel_literal(value) for value in values)}]"
+            message = f"must be one of {', '.join(str(value) for value in values)}"
+            out[_RULES] = [*out.get(_RULES, ()), {"rule": rule, "message": message}]
         return out
 
     @staticmethod
@@ -389,6 +405,5 @@ def cel_name(name: str) -> str:
     )
 
 
-def _cel_text(value: object) -> str:
-    text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{text}'"
+def _cel_literal(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)  # texts, numbers and booleans are spelled alike

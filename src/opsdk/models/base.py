@@ -27,6 +27,7 @@ class Model(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel,
         extra="allow",
+        hide_input_in_errors=True,  # a spec can hold secrets, and errors end up in logs
         populate_by_name=True,
         serialize_by_alias=True,
         use_attribute_docstrings=True,
@@ -35,5 +36,3 @@ class Model(BaseModel):
 
 class NoStatus(Model):
     """The status of a kind that has none: no status subresource, nothing sent."""
-
-    model_config = ConfigDict(use_attribute_docstrings=False)

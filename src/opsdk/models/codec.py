@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Protocol, Self, TypeVar, cast, final, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar, cast, final, get_args, get_origin, runtime_checkable
 
 import msgspec
 from lightkube.models.meta_v1 import ObjectMeta
@@ -250,27 +250,47 @@ class _ModelCodec:
         return self._head + b"}" if body == b"{}" else self._head + b"," + body[1:]
 
 
-def _note_changes(model: BaseModel) -> bool:
-    """Count as set what was changed without being assigned: `widget.status.conditions.append(…)`.
+def _note_changes(model: BaseModel) -> None:
+    """Count as set what was changed without being assigned (`widget.status.conditions.append(…)`), and discriminators.
 
-    Returns:
-        Whether anything in the model is set.
+    Only what is set anyway is looked into.
     """
     given = model.__pydantic_fields_set__
     for name, field in type(model).model_fields.items():
         value: object = getattr(model, name)
-        if isinstance(value, BaseModel):
-            if _note_changes(value):
-                given.add(name)
-        elif isinstance(value, list | tuple):
-            for item in cast("Sequence[object]", value):
-                if isinstance(item, BaseModel):
-                    _note_changes(item)
         if name not in given and not field.is_required():
-            default: object = field.get_default(call_default_factory=True, validated_data={})
-            if value != default:
+            if field.default_factory_takes_validated_data or _differs(
+                value, field.get_default(call_default_factory=True)
+            ):
                 given.add(name)
-    return bool(given)
+            elif get_origin(field.annotation) is Literal and len(get_args(field.annotation)) == 1:
+                given.add(name)  # it says which variant of a union this is
+        if name in given:
+            _note_changes_in(value)
+
+
+def _note_changes_in(value: object) -> None:
+    if isinstance(value, BaseModel):
+        _note_changes(value)
+    elif isinstance(value, list | tuple):
+        for item in cast("Sequence[object]", value):
+            _note_changes_in(item)
+    elif isinstance(value, dict):
+        for item in cast("dict[object, object]", value).values():
+            _note_changes_in(item)
+
+
+def _set_fields(model: object) -> set[str]:
+    return model.model_fields_set if isinstance(model, BaseModel) else set()
+
+
+def _differs(value: object, default: object) -> bool:
+    """Whether a value is no longer the default, or has anything assigned to it that the default has not."""
+    if not isinstance(value, BaseModel) or type(value) is not type(default):
+        return value != default
+    if value != default or not value.model_fields_set <= _set_fields(default):
+        return True
+    return any(_differs(getattr(value, name), getattr(default, name)) for name in type(value).model_fields)
 
 
 @final

@@ -74,7 +74,7 @@ class StateTransitionView(Protocol):
 class MachineStatusView(Protocol):
     """What a state machine needs of a status. `MachineStatus` and `MachineStatusStruct` both fit.
 
-    Read-only here; the machine writes through `opsdk.models.machine_status_writer`, which knows both families.
+    Read-only here; the machine writes through `opsdk.models.AnyMachineStatus`, the union of both families.
     """
 
     @property
