@@ -5,15 +5,20 @@
 
 from opsdk.client._metadata import refresh_metadata
 from opsdk.client.api import ApiClient, ApiStatusWriter
+from opsdk.client.httpx_transport import HttpxTransport
+from opsdk.client.kubeconfig import ClientConfig, Impersonation
 from opsdk.client.raw import RawClient, RawEvent, RawPage, RequestObserver, WriteGate
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 
 __all__ = [
     "ApiClient",
     "ApiStatusWriter",
+    "ClientConfig",
     "HttpRequest",
     "HttpResponse",
     "HttpStream",
+    "HttpxTransport",
+    "Impersonation",
     "RawClient",
     "RawEvent",
     "RawPage",

@@ -18,6 +18,8 @@ from opsdk.client._metadata import refresh_metadata
 from opsdk.client._places import namespace_of_call, namespace_of_selection
 from opsdk.client._queries import selection, whole_seconds
 from opsdk.client._writes import Writes
+from opsdk.client.httpx_transport import HttpxTransport
+from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.raw import RawClient, RawEvent, RequestObserver, WriteGate
 from opsdk.client.transport import Transport
 from opsdk.errors import ApiProtocolError, DecodeError, GoneError, NotFoundError
@@ -134,6 +136,28 @@ class ApiClient:
             write_gate=write_gate,
             host=host,
         )
+
+    @classmethod
+    def from_env(cls, *, context: str | None = None, field_manager: str = "opsdk") -> ApiClient:
+        """A client for the API server that the environment names; see `ClientConfig.from_env`.
+
+        Args:
+            context: The kubeconfig context to use; None: the current one, or the pod's service account.
+            field_manager: Under which name writes are recorded.
+
+        Raises:
+            ConfigurationError: None is configured, or the configuration is wrong.
+        """
+        return cls.from_config(ClientConfig.from_env(context=context), field_manager=field_manager)
+
+    @classmethod
+    def from_config(cls, config: ClientConfig, /, *, field_manager: str = "opsdk") -> ApiClient:
+        """A client for one API server.
+
+        Raises:
+            ConfigurationError: A certificate or credential cannot be used.
+        """
+        return cls(HttpxTransport(config), field_manager=field_manager, namespace=config.namespace, host=config.host)
 
     def _setup(
         self,

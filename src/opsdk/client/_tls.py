@@ -1,0 +1,88 @@
+"""How to trust a server and how to be known to it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ssl
+import tempfile
+from pathlib import Path
+
+import httpx2
+
+from opsdk.client.kubeconfig import ClientConfig
+from opsdk.errors import ConfigurationError
+
+__all__ = ["ssl_context_of"]
+
+
+def ssl_context_of(config: ClientConfig) -> ssl.SSLContext:
+    """The TLS context for a configuration. Data in the configuration goes before files, as with kubectl.
+
+    Raises:
+        ConfigurationError: A certificate or key is missing or cannot be read; the text names the field.
+    """
+    context = _trust(config)
+    _identify(config, context)
+    return context
+
+
+def _decoded(config: ClientConfig, field: str, data: str) -> bytes:
+    try:
+        return base64.b64decode(data, validate=False)
+    except (binascii.Error, ValueError):
+        raise ConfigurationError(f"{config.source}: {field} is not base64") from None
+
+
+def _trust(config: ClientConfig) -> ssl.SSLContext:
+    cluster = config.cluster
+    if cluster.insecure:
+        if cluster.certificate_auth or cluster.certificate_auth_data:
+            raise ConfigurationError(
+                f"{config.source}: cluster.insecure-skip-tls-verify and a certificate-authority exclude each other"
+            )
+        return httpx2.create_ssl_context(verify=False)
+    if cluster.certificate_auth_data:
+        field = "cluster.certificate-authority-data"
+        pem = _decoded(config, field, cluster.certificate_auth_data)
+        try:
+            return ssl.create_default_context(cadata=pem.decode("ascii"))
+        except (ssl.SSLError, UnicodeDecodeError, ValueError) as error:
+            raise ConfigurationError(f"{config.source}: {field} holds no certificate in PEM") from error
+    if cluster.certificate_auth:
+        try:
+            return ssl.create_default_context(cafile=cluster.certificate_auth)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"{config.source}: cluster.certificate-authority {cluster.certificate_auth}: {_why(error)}"
+            ) from error
+    return httpx2.create_ssl_context()
+
+
+def _identify(config: ClientConfig, context: ssl.SSLContext) -> None:
+    user = config.user
+    if not (user.client_cert_data or user.client_cert):
+        if user.client_key_data or user.client_key:
+            raise ConfigurationError(f"{config.source}: user.client-key is given without a client-certificate")
+        return
+    if not (user.client_key_data or user.client_key):
+        raise ConfigurationError(f"{config.source}: user.client-certificate is given without a client-key")
+    # The ssl module reads certificates of one's own from files only. The folder is readable by nobody else.
+    with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
+        certificate, key = user.client_cert, user.client_key
+        if user.client_cert_data:
+            certificate = str(Path(folder) / "crt")
+            Path(certificate).write_bytes(_decoded(config, "user.client-certificate-data", user.client_cert_data))
+        if user.client_key_data:
+            key = str(Path(folder) / "key")
+            Path(key).write_bytes(_decoded(config, "user.client-key-data", user.client_key_data))
+        try:
+            context.load_cert_chain(certificate or "", key)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{config.source}: user.client-certificate and user.client-key: {_why(error)}"
+            ) from error
+
+
+def _why(error: OSError) -> str:
+    return f"not usable: {error.reason}" if isinstance(error, ssl.SSLError) else error.strerror or str(error)

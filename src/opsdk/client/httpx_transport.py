@@ -1,0 +1,190 @@
+"""The transport on httpx2: proxies, and whatever else httpx2 can do."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final, final
+
+import httpx2
+
+from opsdk.client._auth import Authorization, authorization_of
+from opsdk.client._tls import ssl_context_of
+from opsdk.client.kubeconfig import ClientConfig
+from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream
+from opsdk.errors import ApiConnectionError, ApiError, ApiProtocolError, ApiTimeoutError
+
+__all__ = ["HttpxTransport"]
+
+_CONNECT_SECONDS: Final = 10.0
+_READ_SECONDS: Final = 30.0
+_KEPT_ALIVE: Final = 20
+_KEPT_ALIVE_SECONDS: Final = 60.0
+
+
+@final
+class HttpxTransport:
+    """Carries requests over HTTP/1.1 with httpx2.
+
+    Streams and ordinary requests have connections of their own, in any number: many watches starve nobody.
+
+    Args:
+        config: The server and the credentials.
+
+    Raises:
+        ConfigurationError: A certificate or credential cannot be used; the text names the field.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._server = config.server
+        self._authorization = authorization_of(config)
+        self._headers = [] if config.impersonate is None else config.impersonate.headers()
+        self._extensions: dict[str, str] = {}
+        if config.tls_server_name is not None:
+            self._extensions["sni_hostname"] = config.tls_server_name
+        context = ssl_context_of(config)
+
+        def connect(kept_alive: int) -> httpx2.AsyncClient:
+            return httpx2.AsyncClient(
+                base_url=config.server,
+                verify=context,
+                proxy=config.proxy_url,
+                timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+                limits=httpx2.Limits(
+                    max_connections=None,
+                    max_keepalive_connections=kept_alive,
+                    keepalive_expiry=_KEPT_ALIVE_SECONDS,
+                ),
+            )
+
+        self._unary = connect(_KEPT_ALIVE)
+        self._streams = connect(0)
+        self._closed = False
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        """Send and read the whole answer."""
+        try:
+            response = await self._send(self._unary, request)
+            try:
+                body = await response.aread()
+            finally:
+                await response.aclose()
+        except httpx2.HTTPError as error:
+            raise _failure(self._server, request, error) from error
+        return HttpResponse(status=response.status_code, headers=_headers(response), body=body)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
+        """Send and hand out the answer as it comes; leaving the context drops the connection."""
+        try:
+            response = await self._send(self._streams, request)
+        except httpx2.HTTPError as error:
+            raise _failure(self._server, request, error) from error
+        chunks = _Chunks(self._server, request, response)
+        try:
+            yield HttpStream(status=response.status_code, headers=_headers(response), chunks=chunks)
+        finally:
+            await chunks.aclose()
+            await response.aclose()
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        await self._unary.aclose()
+        await self._streams.aclose()
+
+    async def _send(self, client: httpx2.AsyncClient, request: HttpRequest) -> httpx2.Response:
+        """Send with credentials; once more with new ones if the server does not take them."""
+        if self._closed:
+            raise ApiConnectionError(f"{request.method} {request.path}: the client is closed", sent=False)
+        authorization = self._authorization
+        if authorization is None:
+            return await self._send_as(client, request, None)
+        value = await authorization.header()
+        response = await self._send_as(client, request, value)
+        if response.status_code != 401:
+            return response
+        renewed = await self._renewed(authorization, value, response)
+        if renewed is None:
+            return response
+        return await self._send_as(client, request, renewed)
+
+    @staticmethod
+    async def _renewed(authorization: Authorization, value: str, response: httpx2.Response) -> str | None:
+        try:
+            renewed = await authorization.header(value)
+        except BaseException:
+            await response.aclose()
+            raise
+        if renewed == value:
+            return None
+        await response.aclose()
+        return renewed
+
+    async def _send_as(
+        self, client: httpx2.AsyncClient, request: HttpRequest, authorization: str | None
+    ) -> httpx2.Response:
+        headers = [*request.headers.items(), *self._headers]
+        if authorization is not None:
+            headers.append(("authorization", authorization))
+        read = _READ_SECONDS if request.read_timeout is None else request.read_timeout.total_seconds()
+        prepared = client.build_request(
+            request.method,
+            request.path,
+            params=list(request.query) or None,
+            headers=headers,
+            content=request.body,
+            timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS, read=read),
+            extensions=dict(self._extensions),
+        )
+        return await client.send(prepared, stream=True)
+
+
+def _failure(server: str, request: HttpRequest, error: httpx2.HTTPError) -> ApiError:
+    what = f"{request.method} {server.rstrip('/')}{request.path}: {_why(error)}"
+    match error:
+        case httpx2.ConnectTimeout() | httpx2.PoolTimeout():
+            return ApiTimeoutError(what, sent=False)
+        case httpx2.TimeoutException():
+            return ApiTimeoutError(what)
+        case httpx2.ConnectError() | httpx2.ProxyError() | httpx2.UnsupportedProtocol():
+            return ApiConnectionError(what, sent=False)
+        case httpx2.TransportError():
+            return ApiConnectionError(what)
+        case _:
+            return ApiProtocolError(what)
+
+
+def _why(error: httpx2.HTTPError) -> str:
+    match error:
+        case httpx2.ConnectTimeout():
+            return f"no connection in {timedelta(seconds=_CONNECT_SECONDS).total_seconds():g} s"
+        case httpx2.ReadTimeout():
+            return "no answer in time"
+        case _:
+            return str(error) or type(error).__name__
+
+
+def _headers(response: httpx2.Response) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in response.headers.items()}
+
+
+@final
+class _Chunks(AsyncIterator[bytes]):
+    def __init__(self, server: str, request: HttpRequest, response: httpx2.Response) -> None:
+        self._server = server
+        self._request = request
+        self._body = response.aiter_bytes()
+
+    def __aiter__(self) -> _Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._body)
+        except httpx2.HTTPError as error:
+            raise _failure(self._server, self._request, error) from error
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
