@@ -8,13 +8,17 @@ from opsdk.patches._describe import describe_difference
 from opsdk.patches._json import JsonPatchError, apply_json_patch, json_difference
 from opsdk.patches._merge import apply_merge_patch, merge_difference
 from opsdk.patches._overlay import overlay
-from opsdk.patches._values import same
+from opsdk.patches._values import Identity, identities, is_array, is_object, same
 
 __all__ = [
+    "Identity",
     "JsonPatchError",
     "apply_json_patch",
     "apply_merge_patch",
     "describe_difference",
+    "identities",
+    "is_array",
+    "is_object",
     "json_difference",
     "merge_difference",
     "overlay",

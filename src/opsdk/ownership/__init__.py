@@ -1,0 +1,19 @@
+"""Declarative ownership: which children an object has, built by pure functions and kept in line.
+
+Usable with any client that speaks the `opsdk.protocols.Client` protocol; needs no manager and no controller.
+"""
+
+from opsdk.ownership.declaration import For, OwnedKind, OwnedResources
+from opsdk.ownership.labels import OWNER_SET_LABEL, OWNER_UID_LABEL
+from opsdk.ownership.owner import CHILD_CONFLICT, CHILDREN_READY, ResourceOwner
+
+__all__ = [
+    "CHILDREN_READY",
+    "CHILD_CONFLICT",
+    "OWNER_SET_LABEL",
+    "OWNER_UID_LABEL",
+    "For",
+    "OwnedKind",
+    "OwnedResources",
+    "ResourceOwner",
+]

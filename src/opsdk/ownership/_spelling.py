@@ -1,0 +1,180 @@
+"""Whether two documents mean the same to the API server, whatever their spelling.
+
+The server rewrites what it stores: `1000m` of CPU comes back as `1`, an empty list does not come back at all, a time
+comes back in UTC. None of that is drift.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Final
+
+from opsdk.patches import identities, is_array, is_object, same
+from opsdk.types import Json, JsonObject
+
+__all__ = ["equivalent", "lay_over"]
+
+_WRITABLE_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferences")
+
+# The members of these objects are quantities, whatever their names.
+_QUANTITY_MAPS: Final = frozenset(
+    {
+        "allocatable",
+        "capacity",
+        "default",
+        "defaultRequest",
+        "hard",
+        "limits",
+        "max",
+        "maxLimitRequestRatio",
+        "min",
+        "overhead",
+        "requests",
+    }
+)
+_QUANTITIES: Final = frozenset({"averageValue", "divisor", "sizeLimit"})
+_INT_OR_STRING: Final = frozenset({"maxSurge", "maxUnavailable", "minAvailable", "port", "targetPort"})
+# Here every character counts.
+_OPAQUE: Final = frozenset(
+    {"annotations", "args", "binaryData", "command", "data", "labels", "matchLabels", "stringData"}
+)
+# Maps that mean the same when they are empty as when they are absent. (An empty `emptyDir` means something.)
+_PLAIN_MAPS: Final = _QUANTITY_MAPS | {
+    "annotations",
+    "binaryData",
+    "data",
+    "labels",
+    "matchLabels",
+    "nodeSelector",
+    "parameters",
+    "stringData",
+}
+
+_QUANTITY: Final = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d+)|([numkMGTPE]|[KMGTPE]i))?")
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_SUFFIXES: Final[Mapping[str, Fraction]] = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    **{suffix: Fraction(10 ** (3 * power)) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Fraction(2 ** (10 * power)) for power, suffix in enumerate("KMGTPE", 1)},
+}
+
+_Path = tuple[str, ...]
+
+
+def equivalent(left: JsonObject, right: JsonObject) -> bool:
+    """Whether two objects of one kind mean the same, apart from status and from what the server decides."""
+    return _equivalent(_written(left), _written(right), ())
+
+
+def lay_over(existing: JsonObject, desired: JsonObject, *, keep_items: bool) -> JsonObject:
+    """`existing` with everything that `desired` says; where both mean the same, in the spelling of `existing`.
+
+    Args:
+        existing: The object as it is.
+        desired: What it is to have.
+        keep_items: Whether items of keyed lists that `desired` does not list stay.
+    """
+    merged = _laid_object(existing, {**_written(desired)}, (), keep_items=keep_items)
+    return {**merged, "metadata": {**_members(existing, "metadata"), **_members(merged, "metadata")}}
+
+
+def _written(document: JsonObject) -> JsonObject:
+    metadata = _members(document, "metadata")
+    kept = {name: value for name, value in document.items() if name not in {"apiVersion", "kind", "metadata", "status"}}
+    return {**kept, "metadata": {name: metadata[name] for name in _WRITABLE_METADATA if name in metadata}}
+
+
+def _members(document: JsonObject, name: str) -> JsonObject:
+    value = document.get(name)
+    return value if is_object(value) else {}
+
+
+def _equivalent(left: Json, right: Json, path: _Path) -> bool:
+    if is_object(left) and is_object(right):
+        return all(_member_equivalent(left, right, name, path) for name in {*left, *right})
+    if is_array(left) and is_array(right):
+        return len(left) == len(right) and all(_equivalent(a, b, path) for a, b in zip(left, right, strict=True))
+    return _same_leaf(left, right, path)
+
+
+def _member_equivalent(left: JsonObject, right: JsonObject, name: str, path: _Path) -> bool:
+    one, other = left.get(name), right.get(name)
+    if _is_blank(one, name) and _is_blank(other, name):
+        return True
+    return _equivalent(one, other, (*path, name))
+
+
+def _is_blank(value: Json, name: str) -> bool:
+    """Whether a member means the same as its absence."""
+    if value is None:
+        return True
+    if is_array(value):
+        return not value
+    return is_object(value) and not value and name in _PLAIN_MAPS
+
+
+def _same_leaf(left: Json, right: Json, path: _Path) -> bool:
+    if same(left, right):
+        return True
+    if not path or not _OPAQUE.isdisjoint(path[-2:]):
+        return False
+    name, holder = path[-1], path[-2] if len(path) > 1 else ""
+    if name in _QUANTITIES or holder in _QUANTITY_MAPS:
+        amount = _quantity(left)
+        return amount is not None and amount == _quantity(right)
+    if name in _INT_OR_STRING and not isinstance(left, bool) and not isinstance(right, bool):
+        return str(left) == str(right) and isinstance(left, int | str) and isinstance(right, int | str)
+    if isinstance(left, str) and isinstance(right, str) and _TIME.fullmatch(left) and _TIME.fullmatch(right):
+        return datetime.fromisoformat(left) == datetime.fromisoformat(right)
+    return False
+
+
+def _quantity(value: Json) -> Fraction | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    found = _QUANTITY.fullmatch(str(value))
+    if found is None:
+        return None
+    number, exponent, suffix = found.groups()
+    amount = Fraction(f"{number}{exponent or ''}")
+    return amount * _SUFFIXES[suffix] if suffix else amount
+
+
+def _laid(existing: Json, desired: Json, path: _Path, *, keep_items: bool) -> Json:
+    if is_object(existing) and is_object(desired):
+        return _laid_object(existing, desired, path, keep_items=keep_items)
+    if is_array(existing) and is_array(desired):
+        return _laid_array(existing, desired, path, keep_items=keep_items)
+    return existing if _same_leaf(existing, desired, path) else desired
+
+
+def _laid_object(existing: JsonObject, desired: JsonObject, path: _Path, *, keep_items: bool) -> JsonObject:
+    result = dict(existing)
+    for name, value in desired.items():
+        if _is_blank(value, name) and _is_blank(existing.get(name), name):
+            continue
+        result[name] = _laid(existing.get(name), value, (*path, name), keep_items=keep_items)
+    return result
+
+
+def _laid_array(existing: Sequence[Json], desired: Sequence[Json], path: _Path, *, keep_items: bool) -> Sequence[Json]:
+    if keep_items and path[-1:] == ("finalizers",):
+        return [*existing, *(item for item in desired if item not in existing)]
+    keys = identities(existing, desired)
+    if keys is None:
+        if len(existing) != len(desired):
+            return desired
+        return [_laid(old, new, path, keep_items=keep_items) for old, new in zip(existing, desired, strict=True)]
+    theirs = dict(zip(keys(0), existing, strict=True))
+    wanted = dict(zip(keys(1), desired, strict=True))
+    laid = {
+        key: _laid(theirs[key], item, path, keep_items=keep_items) if key in theirs else item
+        for key, item in wanted.items()
+    }
+    # Who keeps what others have put into a list has no say in its order either.
+    return list(({**theirs, **laid} if keep_items else laid).values())
