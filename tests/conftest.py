@@ -1,4 +1,4 @@
-"""Every async test runs on both backends, on virtual time; folders that need sockets choose real time for themselves."""
+"""Every async test runs on both backends, on virtual time; folders that need sockets choose real time themselves."""
 
 from __future__ import annotations
 

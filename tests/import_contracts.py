@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import final
 
-from typing_extensions import override
-
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, output
+from typing_extensions import override
 
 
 @final
