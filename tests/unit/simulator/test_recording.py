@@ -1,0 +1,322 @@
+"""What is recorded, and how expectations take it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from lightkube import AsyncClient
+from lightkube.models.meta_v1 import Condition, ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.core_v1 import ConfigMap, Event, Secret, Service
+from pydantic import Field
+
+from opsdk.errors import NotFoundError
+from opsdk.models import Conditions, CustomResource, Model
+from opsdk.protocols import Client
+from opsdk.testing.simulator import (
+    ExpectationError,
+    Simulator,
+    SimulatorUsageError,
+    UnexpectedActionsError,
+    matching,
+)
+from opsdk.types import MergePatch, Request, Result
+
+pytestmark = pytest.mark.anyio
+
+
+class ThingSpec(Model):
+    size: int = 1
+
+
+class ThingStatus(Model):
+    seen: int = 0
+    conditions: Conditions = Field(default_factory=list[Condition])
+
+
+class Thing(CustomResource[ThingSpec, ThingStatus], group="demo.example.com", version="v1"):
+    def get_status_conditions(self) -> list[Condition]:
+        return self.status.conditions
+
+
+class Does:
+    """A reconciler that does what the test says."""
+
+    def __init__(self, client: Client, what: Callable[[Client, Request], Awaitable[Result | None]]) -> None:
+        self.client = client
+        self.what = what
+
+    async def reconcile(self, request: Request) -> Result:
+        return await self.what(self.client, request) or Result()
+
+
+def does(what: Callable[[Client, Request], Awaitable[Result | None]]) -> Callable[[Client], Does]:
+    return lambda client: Does(client, what)
+
+
+def thing(name: str = "t") -> Thing:
+    return Thing(metadata=ObjectMeta(name=name), spec=ThingSpec())
+
+
+def config(**data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name="c", namespace="default"), data=dict(data))
+
+
+async def nothing(client: Client, request: Request) -> None:
+    await client.find(Thing, request.name, namespace=request.namespace)
+
+
+async def every_verb(client: Client, request: Request) -> None:
+    stored = await client.create(config(a="1"))
+    stored.data = {"a": "2"}
+    await client.replace(stored)
+    await client.patch(ConfigMap, "c", MergePatch({"data": {"a": "3"}}), namespace="default")
+    await client.apply(config(a="4"), force=True)
+    await client.status.patch(Thing, request.name, MergePatch({"status": {"seen": 7}}), namespace=request.namespace)
+    await client.delete(ConfigMap, "c", namespace="default")
+
+
+async def test_every_write_is_recorded_in_order_and_taken_by_its_verb() -> None:
+    async with Simulator(does(every_verb)) as sim:
+        await sim.create(thing())
+        assert [str(action) for action in sim.actions] == [
+            "create ConfigMap default/c",
+            "replace ConfigMap default/c",
+            "patch ConfigMap default/c",
+            "apply ConfigMap default/c",
+            "status patch Thing default/t",
+            "delete ConfigMap default/c",
+        ]
+        assert sim.expect_create(ConfigMap, "c", namespace="default").data == {"a": "1"}
+        assert sim.expect_replace(ConfigMap).data == {"a": "2"}
+        assert sim.expect_patch(ConfigMap).data == {"a": "3"}
+        assert sim.expect_apply(ConfigMap).data == {"a": "4"}
+        assert sim.expect_status_update(Thing, matching(lambda thing: thing.status.seen == 7)).status.seen == 7
+        assert sim.expect_delete(ConfigMap, "c").data == {"a": "4"}  # as it was
+
+
+async def test_reads_dry_runs_and_the_tests_own_writes_are_not_recorded() -> None:
+    async def reads(client: Client, request: Request) -> None:
+        await client.get(Thing, request.name, namespace=request.namespace)
+        await client.list(ConfigMap, namespace="default")
+        await client.create(config(a="1"), dry_run=True)
+
+    async with Simulator(does(reads)) as sim:
+        await sim.create(thing())
+        await sim.fake_client.create(config(a="1"))
+        assert not sim.actions
+
+
+async def test_an_unexpected_write_fails_at_the_end_and_shows_what_it_changed() -> None:
+    async def writes(client: Client, request: Request) -> None:
+        found = await client.find(ConfigMap, "c", namespace="default")
+        if found is None:
+            await client.create(config(a="1"))
+        else:
+            await client.patch(ConfigMap, "c", MergePatch({"data": {"a": "2"}}), namespace="default")
+
+    async def run() -> None:
+        async with Simulator(does(writes)) as sim:
+            await sim.create(thing())
+            await sim.reconcile()
+            sim.expect_create(ConfigMap)
+
+    with pytest.raises(UnexpectedActionsError) as caught:
+        await run()
+    assert "1 write that no expect_… call took" in str(caught.value)
+    assert "1. patch ConfigMap default/c" in str(caught.value)
+    assert 'data.a: "1" -> "2"' in str(caught.value)
+
+
+async def test_the_end_does_not_hide_what_the_body_raised() -> None:
+    async def run() -> None:
+        async with Simulator(does(every_verb)) as sim:
+            await sim.create(thing())
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await run()
+
+
+async def test_a_failed_expectation_says_what_was_expected_what_came_and_what_is_queued() -> None:
+    async with Simulator(does(every_verb)) as sim:
+        await sim.create(thing())
+        with pytest.raises(ExpectationError) as caught:
+            sim.expect_create(Service, "web")
+        text = str(caught.value)
+        assert "expected: create Service web" in text
+        assert "came:     create ConfigMap default/c, but it is another kind" in text
+        assert "also queued:" in text
+        assert "1. replace ConfigMap default/c" in text
+        assert len(sim.actions) == 6
+        sim.expect_create(ConfigMap)  # it was not taken
+        sim.clear()
+
+
+@pytest.mark.parametrize(
+    ("expect", "why"),
+    [
+        (lambda sim: sim.expect_create(ConfigMap, "d"), "its name is c"),
+        (lambda sim: sim.expect_create(ConfigMap, namespace="other"), "its namespace is default"),
+        (lambda sim: sim.expect_delete(ConfigMap), "it is another kind of write"),
+        (lambda sim: sim.expect_create(ConfigMap, matching(lambda _: False, "small")), "matching(small) is false"),
+        (lambda sim: sim.expect_status_update(ConfigMap), "it is another kind of write"),
+    ],
+)
+async def test_an_expectation_says_why_a_write_is_another_one(expect: Callable[[Simulator], object], why: str) -> None:
+    async with Simulator(does(every_verb)) as sim:
+        await sim.create(thing())
+        with pytest.raises(ExpectationError, match=why.replace("(", r"\(").replace(")", r"\)")):
+            expect(sim)
+        sim.clear()
+
+
+async def test_expecting_more_than_was_written_fails() -> None:
+    async with Simulator(does(nothing)) as sim:
+        await sim.create(thing())
+        with pytest.raises(ExpectationError, match="nothing; everything recorded has been taken"):
+            sim.expect_create(Deployment)
+
+
+async def test_a_refused_write_is_not_expected_but_shown() -> None:
+    async def patches_what_is_not_there(client: Client, request: Request) -> None:
+        with pytest.raises(NotFoundError):
+            await client.patch(ConfigMap, "absent", MergePatch({"data": {}}), namespace="default")
+
+    async with Simulator(does(patches_what_is_not_there)) as sim:
+        await sim.create(thing())
+        assert not sim.actions
+        (refused,) = sim.refused
+        assert (refused.verb, refused.name, refused.code) == ("patch", "absent", 404)
+        with pytest.raises(ExpectationError, match="refused by the API server"):
+            sim.expect_patch(ConfigMap)
+
+
+async def test_secret_values_are_never_shown() -> None:
+    async def writes(client: Client, request: Request) -> None:
+        secret = Secret(metadata=ObjectMeta(name="s", namespace="default"), stringData={"password": "hunter2"})
+        stored = await client.create(secret)
+        stored.data = {"password": "b3RoZXItaHVudGVyMg=="}
+        await client.replace(stored)
+
+    shown: list[str] = []
+
+    async def run() -> None:
+        async with Simulator(does(writes)) as sim:
+            await sim.create(thing())
+            shown.append(repr(sim.actions))
+
+    with pytest.raises(UnexpectedActionsError) as caught:
+        await run()
+    text = str(caught.value) + "".join(shown)
+    assert "password" in str(caught.value)
+    assert not any(secret in text for secret in ("hunter2", "aHVudGVyMg", "b3RoZXI"))
+
+
+async def test_events_queue_apart_and_left_over_ones_never_fail() -> None:
+    async def records(client: Client, request: Request) -> None:
+        for reason in ("First", "Second", "Third"):
+            await client.create(
+                Event(
+                    metadata=ObjectMeta(name=f"t.{reason.lower()}", namespace="default"),
+                    involvedObject={"kind": "Thing", "namespace": "default", "name": "t"},  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+                    reason=reason,
+                    message=f"the {reason.lower()} one",
+                    type="Normal",
+                )
+            )
+        await client.create(config(a="1"))
+
+    async with Simulator(does(records)) as sim:
+        await sim.create(thing())
+        sim.expect_create(ConfigMap)
+        event = sim.expect_event("First", type="Normal", message="first", about="t")
+        assert (event.kind, event.namespace, event.count) == ("Thing", "default", 1)
+        with pytest.raises(ExpectationError, match="its reason is Second"):
+            sim.expect_event("Third")
+        assert [event.reason for event in sim.events] == ["First", "Second", "Third"]
+
+
+async def test_create_makes_the_namespace_and_defines_the_kind() -> None:
+    async with Simulator(does(nothing)) as sim:
+        stored = await sim.create(Thing(metadata=ObjectMeta(name="t", namespace="elsewhere"), spec=ThingSpec(size=3)))
+        assert (stored.metadata.namespace, stored.spec.size) == ("elsewhere", 3)
+        assert stored.metadata.uid
+
+
+async def test_the_primary_is_the_first_object_and_others_are_reconciled_by_name() -> None:
+    seen: list[str] = []
+
+    async def notes(client: Client, request: Request) -> None:
+        seen.append(str(request))
+
+    async with Simulator(does(notes)) as sim:
+        with pytest.raises(SimulatorUsageError, match="create"):
+            await sim.reconcile()
+        await sim.create(thing("a"))
+        await sim.create(thing("b"))
+        await sim.create(config(a="1"))
+        await sim.reconcile()
+        await sim.reconcile("b")
+        await sim.reconcile("c", "elsewhere")
+    assert seen == ["default/a", "default/b", "default/a", "default/a", "default/b", "elsewhere/c"]
+
+
+async def test_what_the_reconciler_raises_surfaces_and_its_result_is_returned() -> None:
+    async def fails(client: Client, request: Request) -> None:
+        raise KeyError("mine")
+
+    async with Simulator(does(fails)) as sim:
+        with pytest.raises(KeyError, match="mine"):
+            await sim.create(thing())
+        with pytest.raises(KeyError, match="mine"):
+            await sim.reconcile()
+
+
+async def test_simulate_ready_sets_one_condition_and_keeps_the_others() -> None:
+    async with Simulator(does(nothing)) as sim:
+        await sim.create(thing())
+        await sim.fake_client.status.patch(
+            Thing,
+            "t",
+            MergePatch(
+                {
+                    "status": {
+                        "conditions": [
+                            {
+                                "type": "Other",
+                                "status": "False",
+                                "reason": "R",
+                                "message": "m",
+                                "lastTransitionTime": "2026-01-01T00:00:00Z",
+                            }
+                        ]
+                    }
+                }
+            ),
+            namespace="default",
+        )
+        await sim.simulate_ready(Thing, "t")
+        stored = await sim.fake_client.get(Thing, "t", namespace="default")
+        assert [(c.type, c.status, c.reason) for c in stored.status.conditions] == [
+            ("Other", "False", "R"),
+            ("Ready", "True", "SimulatedReady"),
+        ]
+
+
+async def test_a_reconciler_on_lightkubes_own_client_is_recorded_too() -> None:
+    class Lightkube:
+        def __init__(self, client: AsyncClient) -> None:
+            self.client = client
+
+        async def reconcile(self, request: Request) -> Result:
+            found = [item async for item in self.client.list(ConfigMap, namespace="default")]
+            if not found:
+                await self.client.create(config(a="1"))
+            return Result()
+
+    async with Simulator(Lightkube, client_type=AsyncClient) as sim:
+        await sim.create(thing())
+        sim.expect_create(ConfigMap, matching(lambda created: created.data == {"a": "1"}))
+        await sim.reconcile()
