@@ -12,13 +12,12 @@ from datetime import datetime
 from typing import final
 
 from opsdk.client.transport import HttpRequest, Transport
+from opsdk.ownership.labels import OWNER_UID_LABEL
 from opsdk.testing.simulator._action import as_object, parse_json, text_at
 from opsdk.testing.simulator._path import Target
 from opsdk.types import Json, JsonObject, Request
 
-__all__ = ["OWNER_UID_LABEL", "Pending", "PrimaryKind"]
-
-OWNER_UID_LABEL = "opsdk.dev/owner-uid"
+__all__ = ["Pending", "PrimaryKind"]
 
 
 @final
