@@ -1,0 +1,130 @@
+"""Shows the operator at work, on an API server in memory: `python demo.py`, or `python demo.py --serve` to look around.
+
+What runs is what runs in a cluster: a manager with leader election, watching the API server over HTTP.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+from lightkube.models.meta_v1 import ObjectMeta
+
+from life import FIRST_IMAGE, Life, LifeError, WrittenStatus
+from opsdk import Manager, ManagerOptions
+from opsdk.client import ApiClient, ClientConfig
+from opsdk.testing import ApiServer
+from timeline import Timeline
+from webapp import Phase, WebApp, WebAppSpec, register
+
+PATIENCE_SECONDS = 30.0
+
+
+@asynccontextmanager
+async def operator(kubeconfig: Path) -> AsyncGenerator[Manager]:
+    """The operator, in the background."""
+    options = ManagerOptions(
+        leader_election_id="webapps.apps.example.com",
+        leader_election_namespace="default",
+        metrics_bind_address="127.0.0.1:0",
+        probe_bind_address="127.0.0.1:0",
+    )
+    async with ApiClient.from_config(ClientConfig.from_files([kubeconfig])) as client:
+        manager = Manager(options, client=client)
+        register(manager)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            yield manager
+            manager.stop()
+
+
+async def demo(*, serve: bool) -> None:
+    """From an empty API server through the whole life of a webapp.
+
+    Raises:
+        LifeError: It did not go as it should.
+    """
+    timeline = Timeline()
+    with tempfile.TemporaryDirectory(prefix="opsdk-demo-") as folder:
+        kubeconfig = Path(folder, "kubeconfig")
+        async with ApiServer() as server, server.serve() as served:
+            await anyio.Path(kubeconfig).write_text(served.kubeconfig(), encoding="utf-8")
+            await server.install(WebApp)
+            timeline.line(f"an API server in memory listens at {served.url}")
+            async with (
+                ApiClient.from_config(ClientConfig.from_files([kubeconfig])) as client,
+                operator(kubeconfig) as manager,
+                anyio.create_task_group() as tasks,
+            ):
+                tasks.start_soon(timeline.watch, client, "default")
+                with anyio.fail_after(PATIENCE_SECONDS):
+                    await leading(manager)
+                    timeline.line("the operator leads")
+                    workload = WrittenStatus(client)
+                    life = Life(client, workload, tell=timeline.step)
+                    await life.whole()
+                await anyio.sleep(0.1)  # for the last lines
+                if serve:
+                    await look_around(timeline, client, kubeconfig)
+                tasks.cancel_scope.cancel()
+    print()
+    timeline.line(timeline.style("✓ from creation to deletion, everything as it should be", "bold", "green"))
+
+
+async def leading(manager: Manager) -> None:
+    """Wait until the manager has the Lease."""
+    while True:
+        if manager.is_leader:
+            return
+        await anyio.sleep(0.02)
+
+
+async def look_around(timeline: Timeline, client: ApiClient, kubeconfig: Path) -> None:
+    """Leave everything running, with a webapp to look at, until Ctrl-C."""
+    timeline.step("a webapp to look at")
+    await client.create(
+        WebApp(
+            metadata=ObjectMeta(name="shop", namespace="default"),
+            spec=WebAppSpec(image=FIRST_IMAGE, replicas=2, config={"motd": "welcome"}),
+        )
+    )
+    life = Life(client, WrittenStatus(client), tell=timeline.step)
+    await life.reach(Phase.INITIALISING)
+    await life.serve()
+    print(f"\nLook around (Ctrl-C ends it):\n\n    kubectl --kubeconfig {kubeconfig} get webapps\n", flush=True)
+    await anyio.sleep_forever()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--serve", action="store_true", help="leave the API server and a webapp up afterwards")
+    serve = parser.parse_args().serve or os.environ.get("SERVE") == "1"
+    logging.basicConfig(level=logging.WARNING, format="          %(levelname)s %(name)s: %(message)s")
+    try:
+        anyio.run(lambda: demo(serve=serve))
+    except KeyboardInterrupt:
+        return 0
+    except BaseExceptionGroup as group:
+        print(f"\nthe demo failed: {_first(group)}", file=sys.stderr)
+        return 1
+    except (LifeError, TimeoutError, OSError) as error:
+        print(f"\nthe demo failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+if __name__ == "__main__":
+    sys.exit(main())
