@@ -1,0 +1,109 @@
+"""Fixtures for pytest. Ask for them with `pytest_plugins = ["opsdk.testing.plugin"]` in your top `conftest.py`.
+
+- `api_server`: an in-memory API server that lives as long as the test.
+- `simulator`: makes simulators that assert at the end of the test that every write was expected.
+- `virtual_anyio_backend`: both backends on virtual time. Return it from your own `anyio_backend` fixture to have it
+  everywhere, or ask for it in single modules.
+
+All of them need anyio's own pytest plugin: mark the tests with `pytest.mark.anyio`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AsyncExitStack
+from typing import cast, final, overload
+
+import pytest
+from lightkube import AsyncClient
+
+from opsdk.protocols import Client, KubeObject, Reconciler
+from opsdk.testing.apiserver import ApiServer
+from opsdk.testing.simulator import Simulator
+from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
+
+__all__ = ["SimulatorFactory", "api_server", "simulator", "virtual_anyio_backend"]
+
+_FAILED = pytest.StashKey[bool]()
+_BACKENDS = {"asyncio": virtual_asyncio_options, "trio": virtual_trio_options}
+
+
+@final
+class SimulatorFactory:
+    """Makes simulators and ends them with the test: `sim = await simulator(WidgetReconciler)`."""
+
+    def __init__(self, exits: AsyncExitStack) -> None:
+        self._exits = exits
+        self.made: list[Simulator] = []
+
+    @overload
+    async def __call__(
+        self,
+        make_reconciler: Callable[[Client], Reconciler],
+        *,
+        client_type: None = None,
+        install: Sequence[type[KubeObject]] = (),
+        namespace: str = "default",
+    ) -> Simulator: ...
+    @overload
+    async def __call__(
+        self,
+        make_reconciler: Callable[[AsyncClient], Reconciler],
+        *,
+        client_type: type[AsyncClient],
+        install: Sequence[type[KubeObject]] = (),
+        namespace: str = "default",
+    ) -> Simulator: ...
+    async def __call__(
+        self,
+        make_reconciler: Callable[[Client], Reconciler] | Callable[[AsyncClient], Reconciler],
+        *,
+        client_type: type[AsyncClient] | None = None,
+        install: Sequence[type[KubeObject]] = (),
+        namespace: str = "default",
+    ) -> Simulator:
+        """A simulator that has been entered; see `Simulator` for the arguments."""
+        if client_type is None:
+            ours = cast("Callable[[Client], Reconciler]", make_reconciler)
+            made = Simulator(ours, install=install, namespace=namespace)
+        else:
+            theirs = cast("Callable[[AsyncClient], Reconciler]", make_reconciler)
+            made = Simulator(theirs, client_type=client_type, install=install, namespace=namespace)
+        self.made.append(await self._exits.enter_async_context(made))
+        return made
+
+
+@pytest.fixture
+async def api_server() -> AsyncGenerator[ApiServer]:
+    """An in-memory API server."""
+    async with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def simulator(request: pytest.FixtureRequest) -> AsyncGenerator[SimulatorFactory]:
+    """Makes simulators; at the end of a test that has not failed, each asserts that every write was expected."""
+    async with AsyncExitStack() as exits:
+        factory = SimulatorFactory(exits)
+        yield factory
+        node = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType] - pytest leaves it open
+        if node.stash.get(_FAILED, False):
+            for made in factory.made:
+                made.clear()  # the test's own failure is the one to read
+
+
+@pytest.fixture(params=sorted(_BACKENDS))
+def virtual_anyio_backend(request: pytest.FixtureRequest) -> BackendOptions:
+    """Asyncio and trio, on virtual time."""
+    return _BACKENDS[str(request.param)]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Remember whether the test itself failed, for fixtures that check something at its end."""
+    report = yield
+    if call.when == "call":
+        item.stash[_FAILED] = report.failed
+    return report
