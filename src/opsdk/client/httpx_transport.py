@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final, final
 
+import anyio
 import httpx2
 
 from opsdk.client._auth import Authorization, authorization_of
@@ -85,8 +86,7 @@ class HttpxTransport:
         try:
             yield HttpStream(status=response.status_code, headers=_headers(response), chunks=chunks)
         finally:
-            await chunks.aclose()
-            await response.aclose()
+            await chunks.drop()
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -163,7 +163,17 @@ def _why(error: httpx2.HTTPError) -> str:
         case httpx2.ReadTimeout():
             return "no answer in time"
         case _:
-            return str(error) or type(error).__name__
+            return _text(error)
+
+
+def _text(error: BaseException) -> str:
+    """What the error says, or what it came from: on trio, httpx2's own text is often empty."""
+    reason: BaseException | None = error
+    while reason is not None:
+        if text := str(reason):
+            return text
+        reason = reason.__cause__ or reason.__context__
+    return type(error).__name__
 
 
 def _headers(response: httpx2.Response) -> Mapping[str, str]:
@@ -175,6 +185,7 @@ class _Chunks(AsyncIterator[bytes]):
     def __init__(self, server: str, request: HttpRequest, response: httpx2.Response) -> None:
         self._server = server
         self._request = request
+        self._response = response
         self._body = response.aiter_bytes()
 
     def __aiter__(self) -> _Chunks:
@@ -186,5 +197,14 @@ class _Chunks(AsyncIterator[bytes]):
         except httpx2.HTTPError as error:
             raise _failure(self._server, self._request, error) from error
 
-    async def aclose(self) -> None:
-        await self._body.aclose()
+    async def drop(self) -> None:
+        """Close the connection, and the generators within generators that httpx2 leaves half-way.
+
+        Reading on is what ends all of them: what the connection had still received comes first, then an error.
+        """
+        with anyio.CancelScope(shield=True):
+            await self._response.aclose()
+            with suppress(httpx2.HTTPError, httpx2.StreamError):
+                async for _ in self._body:
+                    pass
+            await self._body.aclose()
