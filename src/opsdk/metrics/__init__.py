@@ -1,5 +1,6 @@
 """Prometheus metrics under the names that dashboards already use, on an endpoint that a blocked loop cannot silence."""
 
+from opsdk.metrics._collectors import WorkInProgress
 from opsdk.metrics.adapters import (
     EventMeter,
     EventOutcome,
@@ -27,6 +28,7 @@ __all__ = [
     "RestClientMeter",
     "ServingTls",
     "ThreadedServer",
+    "WorkInProgress",
     "WorkQueueMeter",
     "parse_bind_address",
 ]

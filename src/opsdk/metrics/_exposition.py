@@ -39,7 +39,7 @@ class Exposition:
             return []
         try:
             encode, content_type = choose_encoder(str(environ.get("HTTP_ACCEPT", "")))
-        except ValueError:  # a version that is no version
+        except (TypeError, ValueError):  # a version that is no version
             encode, content_type = choose_encoder("")
         body = encode(self._registry)
         headers = [("Content-Type", content_type)]

@@ -123,17 +123,37 @@ class ReconcileMeter:
 
 @final
 class WorkQueueMeter:
-    """Reports one workqueue."""
+    """Reports one workqueue; implements the queue's `WorkQueueMetrics`."""
 
     def __init__(
         self, name: str, *, depth: Gauge, adds: Counter, retries: Counter, wait: Histogram, work: Histogram
     ) -> None:
-        self._name = name
-        self._depth = depth.labels(name, name)
-        self._adds = adds.labels(name, name)
-        self._retries = retries.labels(name, name)
-        self._wait = wait.labels(name, name)
-        self._work = work.labels(name, name)
+        labels = (name, name)  # dashboards ask for either: controller-runtime names a queue after its controller
+        self._depth = depth.labels(*labels)
+        self._adds = adds.labels(*labels)
+        self._retries = retries.labels(*labels)
+        self._wait = wait.labels(*labels)
+        self._work = work.labels(*labels)
+
+    def depth(self, ready: int, /) -> None:
+        """So many keys wait."""
+        self._depth.set(ready)
+
+    def added(self) -> None:
+        """A key became ready."""
+        self._adds.inc()
+
+    def leased(self, waited_seconds: float, /) -> None:
+        """A worker took a key that had waited for so long."""
+        self._wait.observe(waited_seconds)
+
+    def released(self, worked_seconds: float, /) -> None:
+        """A worker let go of a key after so long."""
+        self._work.observe(worked_seconds)
+
+    def retried(self) -> None:
+        """A key was added with its backoff."""
+        self._retries.inc()
 
 
 @final

@@ -24,7 +24,7 @@ from prometheus_client import (
 )
 
 from opsdk.metrics._buckets import DWELL_SECONDS, RECONCILE_SECONDS, REST_CLIENT_SECONDS, WORKQUEUE_SECONDS
-from opsdk.metrics._collectors import CensusCollector, WorkInProgressCollector
+from opsdk.metrics._collectors import CensusCollector, WorkInProgress, WorkInProgressCollector
 from opsdk.metrics._exposition import Exposition
 from opsdk.metrics.adapters import (
     EventMeter,
@@ -240,8 +240,8 @@ class Metrics:
         )
 
     def workqueue(self, name: str) -> WorkQueueMeter:
-        """The meter of one workqueue."""
-        meter = WorkQueueMeter(
+        """The meter of one workqueue. For work that is under way, `watch_workqueue` as well."""
+        return WorkQueueMeter(
             name,
             depth=self._queue_depth,
             adds=self._queue_adds,
@@ -249,8 +249,10 @@ class Metrics:
             wait=self._queue_wait,
             work=self._queue_work,
         )
-        self._in_progress.add(meter)
-        return meter
+
+    def watch_workqueue(self, queue: WorkInProgress, /) -> None:
+        """Ask `queue` at each scrape what its workers are at; it takes the place of one of the same name."""
+        self._in_progress.add(queue)
 
     def leader(self, name: str) -> LeaderMeter:
         """The meter of one Lease."""

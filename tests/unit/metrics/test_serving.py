@@ -1,0 +1,142 @@
+"""The threaded server: it starts at once, answers, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from opsdk.errors import ConfigurationError
+from opsdk.metrics.serving import BindAddress, ServingTls, ThreadedServer, parse_bind_address
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
+
+def hello(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+
+
+def read(url: str, context: ssl.SSLContext | None = None) -> bytes:
+    with urllib.request.urlopen(url, timeout=5, context=context) as answer:
+        body = answer.read()
+        assert isinstance(body, bytes)
+        return body
+
+
+def opsdk_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("opsdk-http")]
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":8080", BindAddress("", 8080)),
+        ("127.0.0.1:0", BindAddress("127.0.0.1", 0)),
+        ("[::1]:9090", BindAddress("::1", 9090)),
+        ("localhost:1", BindAddress("localhost", 1)),
+    ],
+)
+def test_bind_addresses_are_read(text: str, address: BindAddress) -> None:
+    assert parse_bind_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["", "8080", "host:", "host:http", "::1:80", ":70000", ":-1"])
+def test_a_malformed_bind_address_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1:8080"):
+        parse_bind_address(text)
+
+
+def test_a_server_answers_on_the_port_it_was_given_and_leaves_no_thread() -> None:
+    with ThreadedServer(hello, "127.0.0.1:0") as server:
+        assert server.port != 0
+        assert read(server.url) == b"hello"
+    assert opsdk_threads() == []
+    with pytest.raises(urllib.error.URLError):
+        read(server.url)
+
+
+def test_a_silent_client_keeps_neither_others_waiting_nor_the_server_open() -> None:
+    with ThreadedServer(hello, "127.0.0.1:0") as server, socket.create_connection(("127.0.0.1", server.port)):
+        assert read(server.url) == b"hello"
+        before = time.monotonic()
+        server.close()
+        assert time.monotonic() - before < 2
+        assert opsdk_threads() == []
+
+
+def test_a_taken_port_is_a_configuration_error_that_names_it() -> None:
+    with (
+        ThreadedServer(hello, "127.0.0.1:0") as server,
+        pytest.raises(ConfigurationError, match=f"127.0.0.1:{server.port}"),
+    ):
+        ThreadedServer(hello, f"127.0.0.1:{server.port}")
+
+
+def make_certificate(folder: Path, name: str, *, ca: tuple[Path, Path] | None = None) -> tuple[Path, Path]:
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    signer = [] if ca is None else ["-CA", str(ca[0]), "-CAkey", str(ca[1])]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", *signer,
+         "-keyout", str(key), "-out", str(certificate)],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    return certificate, key
+
+
+def test_https_follows_a_renewed_certificate(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "first")
+    with ThreadedServer(hello, "127.0.0.1:0", tls=ServingTls(certificate=certificate, key=key)) as server:
+        trust_first = ssl.create_default_context(cafile=certificate)
+        assert read(server.url, trust_first) == b"hello"
+
+        renewed, renewed_key = make_certificate(tmp_path, "second")
+        trust_second = ssl.create_default_context(cafile=renewed)
+        certificate.write_bytes(renewed.read_bytes())
+        key.write_bytes(renewed_key.read_bytes())
+        assert read(server.url, trust_second) == b"hello"
+
+
+def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "server")
+    authority = make_certificate(tmp_path, "authority")
+    client, client_key = make_certificate(tmp_path, "client", ca=authority)
+    tls = ServingTls(certificate=certificate, key=key, client_ca=authority[0])
+    with ThreadedServer(hello, "127.0.0.1:0", tls=tls) as server:
+        stranger = ssl.create_default_context(cafile=certificate)
+        with pytest.raises(OSError, match=r"(?i)certificate|reset|closed|ssl"):
+            read(server.url, stranger)
+        friend = ssl.create_default_context(cafile=certificate)
+        friend.load_cert_chain(client, client_key)
+        assert read(server.url, friend) == b"hello"
+    assert opsdk_threads() == []
+
+
+def test_a_silent_tls_client_keeps_nobody_waiting(tmp_path: Path) -> None:
+    certificate, key = make_certificate(tmp_path, "server")
+    with (
+        ThreadedServer(hello, "127.0.0.1:0", tls=ServingTls(certificate=certificate, key=key)) as server,
+        socket.create_connection(("127.0.0.1", server.port)),
+    ):
+        assert read(server.url, ssl.create_default_context(cafile=certificate)) == b"hello"
+
+
+def test_half_of_tls_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="its key"):
+        ServingTls.of(certificate=tmp_path / "c.pem", key=None, client_ca=None)
+    with pytest.raises(ConfigurationError, match=r"missing\.pem"):
+        ThreadedServer(
+            hello, "127.0.0.1:0", tls=ServingTls(certificate=tmp_path / "missing.pem", key=tmp_path / "k.pem")
+        )
