@@ -114,6 +114,8 @@ class KindInfo:
         storage_version: The version that objects are kept in.
         generation: Whether the kind counts generations.
         answers_with_object: Whether a finished DELETE answers with the object instead of a Status.
+        conditional_update: Whether a PUT must carry a resourceVersion.
+        created_by_put: Whether a PUT of a name that does not exist creates it.
         served_uid: The uid of the CRD that defines the kind; empty for built-in kinds.
     """
 
@@ -133,6 +135,8 @@ class KindInfo:
     builtin: bool = True
     generation: bool = False
     answers_with_object: bool = False
+    conditional_update: bool = False
+    created_by_put: bool = False
     schema: JsonObject | None = None
     preserve_unknown: bool = False
     print_columns: tuple[PrintColumn, ...] = ()
@@ -167,6 +171,8 @@ class KindRegistry:
     def __init__(self, kinds: Iterable[KindInfo] = ()) -> None:
         self._by_resource: dict[tuple[str, str, str], KindInfo] = {}
         self._by_kind: dict[tuple[str, str, str], KindInfo] = {}
+        self._by_storage: dict[str, KindInfo] = {}
+        self._by_group_kind: dict[tuple[str, str], KindInfo] = {}
         self.revision = 0
         """Counts changes, for what is computed from the registry."""
         for kind in kinds:
@@ -185,12 +191,24 @@ class KindRegistry:
         """Serve a kind, or serve it differently."""
         self._by_resource[info.group, info.version, info.plural] = info
         self._by_kind[info.group, info.version, info.kind] = info
+        self._by_group_kind[info.group, info.kind] = info
+        if info.api_version == info.storage_api_version:
+            self.keep(info)
         self.revision += 1
+
+    def keep(self, info: KindInfo, /) -> None:
+        """Use a version for storage; it need not be served."""
+        self._by_storage[info.storage] = info
+
+    def forget(self, storage: str, /) -> None:
+        """A resource is gone with all its versions."""
+        self._by_storage.pop(storage, None)
 
     def remove(self, info: KindInfo, /) -> None:
         """Stop serving a kind."""
         self._by_resource.pop((info.group, info.version, info.plural), None)
         self._by_kind.pop((info.group, info.version, info.kind), None)
+        self._by_group_kind.pop((info.group, info.kind), None)
         self.revision += 1
 
     def find(self, group: str, version: str, plural: str) -> KindInfo | None:
@@ -200,6 +218,14 @@ class KindRegistry:
     def find_kind(self, group: str, version: str, kind: str) -> KindInfo | None:
         """The resource of a kind, if there is one."""
         return self._by_kind.get((group, version, kind))
+
+    def stored_as(self, storage: str) -> KindInfo | None:
+        """The kind in the version that its objects are kept in."""
+        return self._by_storage.get(storage)
+
+    def of_group_kind(self, group: str, kind: str) -> KindInfo | None:
+        """Some version of a kind."""
+        return self._by_group_kind.get((group, kind))
 
     def has_version(self, group: str, version: str) -> bool:
         """Whether anything is served in that version of that group."""
@@ -303,6 +329,8 @@ def _builtin(info: ApiInfo, *, namespaced: bool, subresources: frozenset[str], s
         list_kind=f"{definition.kind}List",
         generation=resource in _WITH_GENERATION,
         answers_with_object=resource in _ANSWERS_WITH_OBJECT,
+        conditional_update=resource in _CONDITIONAL_UPDATES,
+        created_by_put=resource in _CREATED_BY_PUT,
         scale=scale if "scale" in subresources else None,
     )
 
@@ -339,6 +367,53 @@ _WITH_GENERATION = frozenset(
         "validatingadmissionpolicies.admissionregistration.k8s.io",
         "validatingadmissionpolicybindings.admissionregistration.k8s.io",
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    }
+)
+# Kinds whose PUT needs a resourceVersion; custom resources are such too.
+_CONDITIONAL_UPDATES = frozenset(
+    {
+        "apiservices.apiregistration.k8s.io",
+        "clustertrustbundles.certificates.k8s.io",
+        "compositepodgroups.scheduling.k8s.io",
+        "csidrivers.storage.k8s.io",
+        "csinodes.storage.k8s.io",
+        "csistoragecapacities.storage.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "evictionrequests.lifecycle.k8s.io",
+        "leasecandidates.coordination.k8s.io",
+        "leases.coordination.k8s.io",
+        "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "podcertificaterequests.certificates.k8s.io",
+        "poddisruptionbudgets.policy",
+        "podgroups.scheduling.k8s.io",
+        "resourcepoolstatusrequests.resource.k8s.io",
+        "runtimeclasses.node.k8s.io",
+        "storageversionmigrations.storagemigration.k8s.io",
+        "storageversions.internal.apiserver.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+        "volumeattachments.storage.k8s.io",
+        "workloads.scheduling.k8s.io",
+    }
+)
+# Kinds that a PUT creates.
+_CREATED_BY_PUT = frozenset(
+    {
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io",
+        "endpoints",
+        "events",
+        "events.events.k8s.io",
+        "leasecandidates.coordination.k8s.io",
+        "leases.coordination.k8s.io",
+        "limitranges",
+        "rolebindings.rbac.authorization.k8s.io",
+        "roles.rbac.authorization.k8s.io",
+        "runtimeclasses.node.k8s.io",
+        "services",
     }
 )
 # Kinds whose DELETE answers with the object instead of a Status.

@@ -101,10 +101,15 @@ def conflict(info: KindInfo, name: str, why: str = _MODIFIED) -> StatusError:
     return StatusError(409, "Conflict", text, details=_details(info, name))
 
 
-def invalid(info: KindInfo, name: str, errors: Sequence[FieldError], *, top_level: str = "") -> StatusError:
-    """422: the object is not valid."""
-    kind = f"{info.kind}.{info.group}" if info.group else info.kind
-    details = _details(info, name, kind=info.kind)
+def invalid(info: KindInfo, name: str, errors: Sequence[FieldError], *, by_resource: bool = False) -> StatusError:
+    """422: the object is not valid.
+
+    Args:
+        by_resource: Name the resource where the kind is named otherwise, as the server does in some places.
+    """
+    what = info.plural if by_resource else info.kind
+    kind = f"{what}.{info.group}" if info.group else what
+    details = _details(info, name, kind=what)
     causes: list[Value] = []
     texts: list[str] = []
     for error in errors:
@@ -114,7 +119,7 @@ def invalid(info: KindInfo, name: str, errors: Sequence[FieldError], *, top_leve
             texts.append(text)
     if causes:
         details["causes"] = causes
-    joined = top_level or (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details=details)
 
 

@@ -1,0 +1,339 @@
+"""From what a client sent to what is stored: the one way that creates and updates of every kind take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, final
+
+from opsdk.testing.apiserver._calls import Call
+from opsdk.testing.apiserver._cluster import Cluster
+from opsdk.testing.apiserver._crds import CRD
+from opsdk.testing.apiserver._defaults import default_builtin, without_nulls
+from opsdk.testing.apiserver._fields import FieldError
+from opsdk.testing.apiserver._json import Document, Value, as_object, as_text, clone
+from opsdk.testing.apiserver._kinds import KindInfo
+from opsdk.testing.apiserver._managed_fields import Manager, track, without_managed_fields
+from opsdk.testing.apiserver._metadata import (
+    clean_metadata,
+    fill_in,
+    generate_name,
+    kept_on_update,
+    validate_metadata,
+    validate_update,
+)
+from opsdk.testing.apiserver._namespaces import admit
+from opsdk.testing.apiserver._schema import default_crd, validate_crd
+from opsdk.testing.apiserver._status import already_exists, bad_request, conflict, invalid
+from opsdk.testing.apiserver._store import Stored
+from opsdk.testing.apiserver._validation import check_times, validate_builtin
+from opsdk.testing.apiserver._versions import from_storage, to_storage
+
+__all__ = ["Outcome", "Writer", "check_type"]
+
+_NAME_TRIES: Final = 8
+_NOT_IN_GENERATION: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a write came to.
+
+    Args:
+        code: The status code of the answer.
+        document: The object, in the version of the request.
+    """
+
+    code: int
+    document: Document
+
+
+def check_type(info: KindInfo, document: Document) -> None:
+    """Refuse a body that is of another kind or version than its path; fill both in where they are missing.
+
+    Raises:
+        StatusError: 400.
+    """
+    version, kind = document.get("apiVersion"), document.get("kind")
+    if not version and not kind and info.builtin:
+        document["apiVersion"], document["kind"] = info.api_version, info.kind
+        return
+    if not kind:
+        raise bad_request(
+            f"the object provided is unrecognized (must be of type {info.kind}): couldn't get version/kind; "
+            "Object 'Kind' is missing"
+        )
+    if kind != info.kind:
+        raise bad_request(
+            f'{as_text(kind)} in version "{as_text(version).rpartition("/")[2]}" cannot be handled as a {info.kind}: '
+            f'no kind "{as_text(kind)}" is registered for the path of {info.resource}'
+        )
+    if version != info.api_version:
+        raise bad_request(
+            f"the API version in the data ({as_text(version)}) does not match the expected API version "
+            f"({info.api_version})"
+        )
+
+
+@final
+class Writer:
+    """Creates and updates objects of a cluster.
+
+    Args:
+        addresses: Gives free cluster IPs.
+    """
+
+    def __init__(self, cluster: Cluster, addresses: Callable[[], str]) -> None:
+        self._cluster = cluster
+        self._addresses = addresses
+
+    def create(self, call: Call, document: Document, manager: Manager | None) -> Outcome:
+        """Create an object.
+
+        Args:
+            document: What the client sent, in the request's version; changed in place.
+            manager: Who owns its fields; None: `managedFields` is right already.
+
+        Raises:
+            StatusError: The object is refused.
+        """
+        info = call.info
+        metadata = clean_metadata(document, info)
+        self._settle_namespace(call, metadata)
+        name = as_text(metadata.get("name"))
+        if info.namespaced:
+            admit(self._cluster, info, call.namespace, name)
+        if metadata.pop("resourceVersion", None):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        generated = not name and bool(metadata.get("generateName"))
+        if generated:
+            self._generate(info, call.namespace, metadata)
+        if manager is not None:
+            metadata.pop("managedFields", None)
+        fill_in(metadata, info, now=self._cluster.now_text())
+        if "status" in info.subresources:
+            document.pop("status", None)
+        self._complete(call, document, None)
+        errors = validate_metadata(metadata, info) + self._faults(info, document, None)
+        if errors:
+            raise invalid(info, as_text(metadata.get("name")), errors)
+        if self._cluster.find(info, call.namespace, as_text(metadata.get("name"))) is not None:
+            raise already_exists(info, as_text(metadata.get("name")))
+        if manager is not None:
+            self._track(info, None, document, manager)
+        if not call.dry_run:
+            stored = self._cluster.put(info, to_storage(info, document))
+            document = from_storage(info, stored.document())
+        return Outcome(201, document)
+
+    def update(
+        self, call: Call, stored: Stored, document: Document, manager: Manager | None, *, conditional: bool = False
+    ) -> Outcome:
+        """Update an object through its main endpoint, or through one that writes the same fields.
+
+        Args:
+            stored: The object as it is.
+            document: What it shall be, in the request's version; changed in place.
+            conditional: Refuse a document without a resourceVersion where the kind asks for one.
+
+        Raises:
+            StatusError: The update is refused.
+        """
+        info = call.info
+        old = from_storage(info, stored.document())
+        metadata = clean_metadata(document, info)
+        self._settle_namespace(call, metadata)
+        self._check_version(info, stored, metadata, conditional=conditional)
+        if "status" in info.subresources:
+            _take(document, old, "status")
+        self._complete(call, document, old)
+        old_metadata = as_object(old["metadata"])
+        kept_on_update(metadata, old_metadata)
+        if info.generation and _differs(info, old, document):
+            generation = metadata.get("generation")
+            metadata["generation"] = (generation if isinstance(generation, int) else 0) + 1
+        errors = validate_update(metadata, old_metadata) + self._faults(info, document, old)
+        if errors:
+            raise invalid(info, stored.name, errors)
+        return self._finish(call, stored, old, document, manager)
+
+    def update_status(self, call: Call, stored: Stored, document: Document, manager: Manager | None) -> Outcome:
+        """Update an object's status and nothing else, whatever the document says.
+
+        Raises:
+            StatusError: The update is refused.
+        """
+        info = call.info
+        old = from_storage(info, stored.document())
+        sent = clean_metadata(document, info)
+        self._settle_namespace(call, sent)
+        self._check_version(info, stored, sent, conditional=False)
+        metadata = dict(as_object(old["metadata"]))
+        if manager is None:
+            _take(metadata, sent, "managedFields")
+        changed: Document = {**old, "metadata": metadata}
+        _take(changed, document, "status")
+        if call.subresource == "finalize":
+            changed = {**old, "metadata": metadata, "spec": document.get("spec")}
+        if info.builtin:
+            without_nulls(changed.get("status"))
+        self._complete(call, changed, old)
+        errors = self._faults(info, changed, old)
+        if errors:
+            raise invalid(info, stored.name, errors)
+        return self._finish(call, stored, old, changed, manager)
+
+    # Steps
+
+    def _finish(
+        self, call: Call, stored: Stored, old: Document, document: Document, manager: Manager | None
+    ) -> Outcome:
+        info = call.info
+        if manager is not None:
+            self._track(info, old, document, manager)
+        metadata = as_object(document["metadata"])
+        metadata["resourceVersion"] = str(stored.revision)
+        if _same(old, document):
+            return Outcome(200, old)
+        if not call.dry_run:
+            after, gone = self._cluster.update(info, stored, to_storage(info, document))
+            if not gone:
+                document = from_storage(info, after.document())
+        return Outcome(200, document)
+
+    def _track(self, info: KindInfo, old: Document | None, document: Document, manager: Manager) -> None:
+        structure = self._cluster.structure(info)
+        track(old, document, structure, manager, time=self._cluster.now_text())
+
+    def _settle_namespace(self, call: Call, metadata: Document) -> None:
+        if not call.info.namespaced:
+            return
+        if metadata.get("namespace", call.namespace) != call.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        metadata["namespace"] = call.namespace
+
+    def _generate(self, info: KindInfo, namespace: str, metadata: Document) -> None:
+        prefix = as_text(metadata.get("generateName"))
+        for _ in range(_NAME_TRIES):
+            metadata["name"] = generate_name(prefix)
+            if self._cluster.find(info, namespace, as_text(metadata["name"])) is None:
+                return
+
+    def _check_version(self, info: KindInfo, stored: Stored, metadata: Document, *, conditional: bool) -> None:
+        uid = as_text(metadata.get("uid"))
+        if uid and uid != stored.uid:
+            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
+            raise conflict(info, stored.name, why)
+        version = as_text(metadata.get("resourceVersion"))
+        if version in {"", "0"}:
+            if conditional and info.conditional_update:
+                error = FieldError(
+                    "metadata.resourceVersion",
+                    "FieldValueInvalid",
+                    "Invalid value: 0x0: must be specified for an update",
+                )
+                raise invalid(info, stored.name, [error], by_resource=True)
+            return
+        if not version.isdigit():
+            raise invalid(
+                info,
+                stored.name,
+                [
+                    FieldError(
+                        "metadata.resourceVersion",
+                        "FieldValueInvalid",
+                        f'Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax',
+                    )
+                ],
+            )
+        if version != str(stored.revision):
+            raise conflict(info, stored.name)
+
+    def _complete(self, call: Call, document: Document, old: Document | None) -> None:
+        """Defaults and pruning."""
+        info = call.info
+        schema = self._cluster.schema(info)
+        if schema is not None:
+            sent = clone(document) if call.query.get("fieldValidation") == "Strict" else None
+            schema.prune(document)
+            if sent is not None:
+                _refuse_unknown(info, sent, document)
+            schema.default(document)
+            return
+        if not info.builtin:
+            return
+        for name, value in document.items():
+            if name != "metadata":
+                without_nulls(value)
+        check_times(info, document)
+        for name in [name for name, value in document.items() if value is None]:
+            del document[name]
+        if info.resource == CRD.resource:
+            default_crd(document)
+        if "status" in info.subresources:
+            document.setdefault("status", {})
+        default_builtin(info, document, old, self._addresses)
+
+    def _faults(self, info: KindInfo, document: Document, old: Document | None) -> list[FieldError]:
+        schema = self._cluster.schema(info)
+        if schema is not None:
+            return schema.validate(document, old)
+        if info.resource == CRD.resource and old is None:
+            return validate_crd(document)
+        return validate_builtin(info, document, old) if info.builtin else []
+
+
+def _take(target: Document, source: Document, name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def _differs(info: KindInfo, old: Document, new: Document) -> bool:
+    """Whether the desired state differs: what `generation` counts."""
+    if info.builtin and ("spec" in old or "spec" in new):
+        return old.get("spec") != new.get("spec")
+    skipped = _NOT_IN_GENERATION if info.builtin or "status" in info.subresources else _NOT_IN_GENERATION - {"status"}
+    names = (old.keys() | new.keys()) - skipped
+    return any(old.get(name) != new.get(name) for name in names)
+
+
+def _same(old: Document, new: Document) -> bool:
+    """Whether a write would change nothing; the times of managers alone are nothing."""
+    if without_managed_fields(old) != without_managed_fields(new):
+        return False
+    return _untimed(old) == _untimed(new)
+
+
+def _untimed(document: Document) -> list[Value]:
+    entries = as_object(document["metadata"]).get("managedFields")
+    if not isinstance(entries, list):
+        return []
+    return [{name: value for name, value in as_object(entry).items() if name != "time"} for entry in entries]
+
+
+def _refuse_unknown(info: KindInfo, sent: Value, kept: Value) -> None:
+    unknown = sorted(_dropped(sent, kept, ""))
+    if unknown:
+        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise bad_request(
+            f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: '
+            f"strict decoding error: {listed}"
+        )
+
+
+def _dropped(sent: Value, kept: Value, path: str) -> list[str]:
+    found: list[str] = []
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        for name, value in sent.items():
+            below = f"{path}.{name}" if path else name
+            if name not in kept:
+                found.append(below)
+            else:
+                found += _dropped(value, kept[name], below)
+    elif isinstance(sent, list) and isinstance(kept, list):
+        for index, (one, other) in enumerate(zip(sent, kept, strict=False)):
+            found += _dropped(one, other, f"{path}[{index}]")
+    return found

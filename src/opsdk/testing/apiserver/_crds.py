@@ -1,0 +1,236 @@
+"""CustomResourceDefinitions: a stored one is a kind that is served, a deleted one takes its objects along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from opsdk.testing.apiserver._cluster import Cluster
+from opsdk.testing.apiserver._deletion import CRD_CLEANUP, DeleteOptions, delete_object
+from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
+from opsdk.testing.apiserver._kinds import KindInfo, PrintColumn, ScalePaths, find_builtin
+from opsdk.testing.apiserver._selectors import field_reader
+from opsdk.testing.apiserver._store import Change
+
+__all__ = ["CRD", "CrdController", "kinds_of", "selectable_fields"]
+
+CRD: Final = find_builtin("CustomResourceDefinition")
+
+
+def kinds_of(crd: Document) -> list[KindInfo]:
+    """All versions of a CRD as kinds, served or not."""
+    spec = as_object(crd.get("spec"))
+    names = as_object(spec.get("names"))
+    group = as_text(spec.get("group"))
+    plural = as_text(names.get("plural"))
+    versions = [as_object(entry) for entry in as_list(spec.get("versions"))]
+    storage_version = next((as_text(entry.get("name")) for entry in versions if entry.get("storage") is True), "")
+    uid = as_text(as_object(crd.get("metadata")).get("uid"))
+    found: list[KindInfo] = []
+    for version in versions:
+        subresources = as_object(version.get("subresources"))
+        schema = as_object(as_object(version.get("schema")).get("openAPIV3Schema"))
+        found.append(
+            KindInfo(
+                group=group,
+                version=as_text(version.get("name")),
+                kind=as_text(names.get("kind")),
+                plural=plural,
+                singular=as_text(names.get("singular")) or as_text(names.get("kind")).lower(),
+                namespaced=spec.get("scope") == "Namespaced",
+                storage=f"{plural}.{group}",
+                storage_version=storage_version,
+                short_names=_texts(names.get("shortNames")),
+                subresources=frozenset(subresources),
+                categories=_texts(names.get("categories")),
+                list_kind=as_text(names.get("listKind")) or f"{as_text(names.get('kind'))}List",
+                builtin=False,
+                generation=True,
+                conditional_update=True,
+                schema=schema,
+                preserve_unknown=spec.get("preserveUnknownFields") is True,
+                print_columns=_columns(version),
+                scale=_scale(as_object(subresources.get("scale"))) if "scale" in subresources else None,
+                served_uid=uid,
+            )
+        )
+    return found
+
+
+def selectable_fields(crd: Document) -> tuple[str, ...]:
+    """The field paths that some version of a CRD makes selectable."""
+    found: dict[str, None] = {}
+    for version in as_list(as_object(crd.get("spec")).get("versions")):
+        for entry in as_list(as_object(version).get("selectableFields")):
+            found[as_text(as_object(entry).get("jsonPath")).lstrip(".")] = None
+    return tuple(found)
+
+
+def _texts(value: Value) -> tuple[str, ...]:
+    return tuple(as_text(entry) for entry in as_list(value))
+
+
+def _columns(version: Document) -> tuple[PrintColumn, ...]:
+    columns: list[PrintColumn] = []
+    for value in as_list(version.get("additionalPrinterColumns")):
+        column = as_object(value)
+        priority = column.get("priority")
+        columns.append(
+            PrintColumn(
+                name=as_text(column.get("name")),
+                type=as_text(column.get("type")),
+                json_path=as_text(column.get("jsonPath")),
+                description=as_text(column.get("description")),
+                format=as_text(column.get("format")),
+                priority=priority if isinstance(priority, int) else 0,
+            )
+        )
+    return tuple(columns)
+
+
+def _scale(scale: Document) -> ScalePaths:
+    selector = as_text(scale.get("labelSelectorPath"))
+    return ScalePaths(
+        spec_replicas=_path(as_text(scale.get("specReplicasPath"))),
+        status_replicas=_path(as_text(scale.get("statusReplicasPath"))),
+        selector=_path(selector) if selector else None,
+    )
+
+
+def _path(text: str) -> tuple[str, ...]:
+    return tuple(part for part in text.split(".") if part)
+
+
+def _transition(status: Document, condition_type: str) -> Value:
+    for value in as_list(status.get("conditions")):
+        condition = as_object(value)
+        if condition.get("type") == condition_type and condition.get("status") == "True":
+            return condition.get("lastTransitionTime")
+    return None
+
+
+@final
+class CrdController:
+    """Serves the kinds of stored CRDs and stops serving those of deleted ones."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._served: dict[str, list[KindInfo]] = {}
+        self._selectable: dict[str, Mapping[str, str]] = {}
+
+    def selectable(self, info: KindInfo) -> Mapping[str, str]:
+        """The field paths that objects of a custom kind can be selected by."""
+        return self._selectable.get(info.storage, {})
+
+    def react(self, storage: str, change: Change, /) -> None:
+        """Follow a CRD; finish one that waited for its last object."""
+        if storage == CRD.storage:
+            if change.deleted:
+                self._forget(change.after.name)
+            elif change.after.deleting:
+                self._clean_up(change.after.name)
+            else:
+                self._serve(change.after.name)
+        elif change.deleted and storage in self._served:
+            self._finish_if_empty(storage)
+
+    def _serve(self, name: str) -> None:
+        stored = self._cluster.store.get(CRD.storage, name)
+        if stored is None or stored.deleting:
+            return
+        document = stored.document()
+        kinds = kinds_of(document)
+        if not kinds:
+            return
+        served = {
+            as_text(as_object(entry).get("name"))
+            for entry in as_list(as_object(document.get("spec")).get("versions"))
+            if as_object(entry).get("served") is True
+        }
+        storage = kinds[0].storage
+        if self._served.get(storage) != kinds:
+            for info in self._served.get(storage, ()):
+                self._cluster.registry.remove(info)
+            self._served[storage] = kinds
+            selectable = selectable_fields(document)
+            self._selectable[storage] = dict.fromkeys(selectable, "")
+            self._cluster.store.bucket(storage).fields_of = field_reader(storage, selectable)
+            for info in kinds:
+                if info.version == info.storage_version:
+                    self._cluster.registry.keep(info)
+                if info.version in served:
+                    self._cluster.registry.add(info)
+        if self._accept(document):
+            self._cluster.put(CRD, document)
+
+    def _accept(self, document: Document) -> bool:
+        """Fill in the status of a CRD whose names are accepted; whether anything changed."""
+        spec = as_object(document["spec"])
+        before = document.get("status")
+        old = as_object(before)
+        storage = next(
+            (
+                as_text(as_object(entry).get("name"))
+                for entry in as_list(spec.get("versions"))
+                if as_object(entry).get("storage") is True
+            ),
+            "",
+        )
+        versions = [*as_list(old.get("storedVersions"))]
+        if storage and storage not in versions:
+            versions.append(storage)
+        now = self._cluster.now_text()
+        conditions: list[Value] = []
+        for condition_type, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        ):
+            conditions.append(
+                {
+                    "type": condition_type,
+                    "status": "True",
+                    "lastTransitionTime": _transition(old, condition_type) or now,
+                    "reason": reason,
+                    "message": message,
+                }
+            )
+        document["status"] = {
+            **old,
+            "acceptedNames": spec.get("names"),
+            "conditions": conditions,
+            "storedVersions": versions,
+        }
+        return document["status"] != before
+
+    def _clean_up(self, name: str) -> None:
+        plural, _, group = name.partition(".")
+        storage = f"{plural}.{group}"
+        info = self._cluster.registry.stored_as(storage)
+        if info is not None:
+            for stored in list(self._cluster.store.listed(storage)):
+                if not stored.deleting:
+                    delete_object(self._cluster, info, stored, DeleteOptions(propagation_policy="Background"))
+        self._finish_if_empty(storage)
+
+    def _finish_if_empty(self, storage: str) -> None:
+        if self._cluster.store.bucket(storage).objects:
+            return
+        found = self._cluster.store.get(CRD.storage, storage)
+        if found is None or not found.deleting or CRD_CLEANUP not in found.finalizers:
+            return
+        document = found.document()
+        metadata = as_object(document["metadata"])
+        kept: list[Value] = [entry for entry in as_list(metadata.get("finalizers")) if entry != CRD_CLEANUP]
+        if kept:
+            metadata["finalizers"] = kept
+        else:
+            metadata.pop("finalizers", None)
+        self._cluster.update(CRD, found, document)
+
+    def _forget(self, storage: str) -> None:
+        for info in self._served.pop(storage, ()):
+            self._cluster.registry.remove(info)
+        self._cluster.registry.forget(storage)
+        self._selectable.pop(storage, None)
+        for listener in tuple(self._cluster.store.bucket(storage).listeners):
+            listener()  # watches notice that the kind is gone

@@ -1,0 +1,79 @@
+"""What the server fills in in a Service: addresses, families, policies, ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from opsdk.testing.apiserver._json import Document, Value, as_list, as_object
+
+__all__ = ["default_service"]
+
+_FIRST_NODE_PORT = 30000
+_NODE_PORTS = 2768
+
+
+def default_service(document: Document, old: Document | None, addresses: Callable[[], str]) -> None:
+    """Fill in a Service, in place; what was allocated for `old` stays.
+
+    Args:
+        addresses: Gives a free cluster IP.
+    """
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        spec = document["spec"] = {}
+    before = as_object(old.get("spec")) if old is not None else {}
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    if spec["sessionAffinity"] == "ClientIP":
+        spec.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
+    for value in as_list(spec.get("ports")):
+        port = as_object(value)
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+    document["status"] = document.get("status") or {"loadBalancer": {}}
+    if spec["type"] == "ExternalName":
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+            spec.pop(name, None)
+        return
+    spec.setdefault("internalTrafficPolicy", "Cluster")
+    _addresses(spec, before, addresses)
+    spec.setdefault("ipFamilies", before.get("ipFamilies") or ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or "SingleStack")
+    if spec["type"] in {"NodePort", "LoadBalancer"}:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+        _node_ports(spec, before)
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _addresses(spec: Document, before: Document, addresses: Callable[[], str]) -> None:
+    if not spec.get("clusterIP"):
+        several = as_list(spec.get("clusterIPs"))
+        spec["clusterIP"] = several[0] if several else before.get("clusterIP") or addresses()
+    if not spec.get("clusterIPs"):
+        address: Value = spec["clusterIP"]
+        spec["clusterIPs"] = [address]
+
+
+def _node_ports(spec: Document, before: Document) -> None:
+    was = {
+        (as_object(port).get("port"), as_object(port).get("protocol")): as_object(port).get("nodePort")
+        for port in as_list(before.get("ports"))
+    }
+    taken = {as_object(port).get("nodePort") for port in as_list(spec.get("ports"))}
+    for value in as_list(spec.get("ports")):
+        port = as_object(value)
+        if port.get("nodePort"):
+            continue
+        kept = was.get((port.get("port"), port.get("protocol")))
+        if kept is None:
+            # Derived from the port, so that the same Service gets the same one in every run of a test.
+            number = port.get("port")
+            start = number if isinstance(number, int) else 0
+            kept = next(
+                candidate
+                for offset in range(_NODE_PORTS)
+                if (candidate := _FIRST_NODE_PORT + (start + offset) % _NODE_PORTS) not in taken
+            )
+        port["nodePort"] = kept
+        taken.add(kept)
