@@ -86,7 +86,7 @@ async def simulator(request: pytest.FixtureRequest) -> AsyncGenerator[SimulatorF
     async with AsyncExitStack() as exits:
         factory = SimulatorFactory(exits)
         yield factory
-        node = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType] - pytest leaves it open
+        node = cast("pytest.Item", request.node)
         if node.stash.get(_FAILED, False):
             for made in factory.made:
                 made.clear()  # the test's own failure is the one to read

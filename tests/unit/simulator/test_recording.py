@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
 import pytest
-from lightkube import AsyncClient
+from lightkube import ApiError, AsyncClient
 from lightkube.models.meta_v1 import Condition, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Event, Secret, Service
@@ -63,6 +65,17 @@ def config(**data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name="c", namespace="default"), data=dict(data))
 
 
+class ConfigData(Protocol):
+    """A ConfigMap as a typed view: lightkube declares the map as a bare `dict`."""
+
+    @property
+    def data(self) -> Mapping[str, str] | None: ...
+
+
+def data(config: ConfigData) -> Mapping[str, str]:
+    return config.data or {}
+
+
 async def nothing(client: Client, request: Request) -> None:
     await client.find(Thing, request.name, namespace=request.namespace)
 
@@ -88,12 +101,12 @@ async def test_every_write_is_recorded_in_order_and_taken_by_its_verb() -> None:
             "status patch Thing default/t",
             "delete ConfigMap default/c",
         ]
-        assert sim.expect_create(ConfigMap, "c", namespace="default").data == {"a": "1"}
-        assert sim.expect_replace(ConfigMap).data == {"a": "2"}
-        assert sim.expect_patch(ConfigMap).data == {"a": "3"}
-        assert sim.expect_apply(ConfigMap).data == {"a": "4"}
+        assert data(sim.expect_create(ConfigMap, "c", namespace="default")) == {"a": "1"}
+        assert data(sim.expect_replace(ConfigMap)) == {"a": "2"}
+        assert data(sim.expect_patch(ConfigMap)) == {"a": "3"}
+        assert data(sim.expect_apply(ConfigMap)) == {"a": "4"}
         assert sim.expect_status_update(Thing, matching(lambda thing: thing.status.seen == 7)).status.seen == 7
-        assert sim.expect_delete(ConfigMap, "c").data == {"a": "4"}  # as it was
+        assert data(sim.expect_delete(ConfigMap, "c")) == {"a": "4"}  # as it was
 
 
 async def test_reads_dry_runs_and_the_tests_own_writes_are_not_recorded() -> None:
@@ -154,20 +167,20 @@ async def test_a_failed_expectation_says_what_was_expected_what_came_and_what_is
         sim.clear()
 
 
-@pytest.mark.parametrize(
-    ("expect", "why"),
-    [
-        (lambda sim: sim.expect_create(ConfigMap, "d"), "its name is c"),
-        (lambda sim: sim.expect_create(ConfigMap, namespace="other"), "its namespace is default"),
-        (lambda sim: sim.expect_delete(ConfigMap), "it is another kind of write"),
-        (lambda sim: sim.expect_create(ConfigMap, matching(lambda _: False, "small")), "matching(small) is false"),
-        (lambda sim: sim.expect_status_update(ConfigMap), "it is another kind of write"),
-    ],
-)
+MISMATCHES: list[tuple[Callable[[Simulator], object], str]] = [
+    (lambda sim: sim.expect_create(ConfigMap, "d"), "its name is c"),
+    (lambda sim: sim.expect_create(ConfigMap, namespace="other"), "its namespace is default"),
+    (lambda sim: sim.expect_delete(ConfigMap), "it is another kind of write"),
+    (lambda sim: sim.expect_create(ConfigMap, matching(lambda _: False, "small")), "matching(small) is false"),
+    (lambda sim: sim.expect_status_update(ConfigMap), "it is another kind of write"),
+]
+
+
+@pytest.mark.parametrize(("expect", "why"), MISMATCHES)
 async def test_an_expectation_says_why_a_write_is_another_one(expect: Callable[[Simulator], object], why: str) -> None:
     async with Simulator(does(every_verb)) as sim:
         await sim.create(thing())
-        with pytest.raises(ExpectationError, match=why.replace("(", r"\(").replace(")", r"\)")):
+        with pytest.raises(ExpectationError, match=re.escape(why)):
             expect(sim)
         sim.clear()
 
@@ -311,12 +324,13 @@ async def test_a_reconciler_on_lightkubes_own_client_is_recorded_too() -> None:
             self.client = client
 
         async def reconcile(self, request: Request) -> Result:
-            found = [item async for item in self.client.list(ConfigMap, namespace="default")]
-            if not found:
+            try:
+                await self.client.get(ConfigMap, "c", namespace="default")
+            except ApiError:
                 await self.client.create(config(a="1"))
             return Result()
 
     async with Simulator(Lightkube, client_type=AsyncClient) as sim:
         await sim.create(thing())
-        sim.expect_create(ConfigMap, matching(lambda created: created.data == {"a": "1"}))
+        sim.expect_create(ConfigMap, matching(lambda created: data(created) == {"a": "1"}))
         await sim.reconcile()

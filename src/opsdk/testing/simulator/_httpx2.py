@@ -9,7 +9,7 @@ from typing import final
 import httpx2
 from lightkube import AsyncClient
 from lightkube.config.kubeconfig import KubeConfig
-from lightkube.config.models import Cluster
+from lightkube.config.models import Cluster, User
 
 from opsdk.client.transport import HttpRequest, Transport
 
@@ -20,7 +20,7 @@ _HOST = "http://simulator.invalid"  # never resolved: the transport carries ever
 
 def lightkube_client(transport: Transport, *, namespace: str, field_manager: str) -> AsyncClient:
     """A lightkube client whose requests go through `transport`."""
-    config = KubeConfig.from_one(cluster=Cluster(server=_HOST), namespace=namespace)
+    config = KubeConfig.from_one(cluster=Cluster(server=_HOST), user=User(), namespace=namespace)
     return AsyncClient(
         config=config,
         namespace=namespace,

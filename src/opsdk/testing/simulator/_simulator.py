@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, cast, final, overload
 
@@ -242,14 +242,16 @@ class Simulator(Expectations):
         while True:
             await pending.look(primary.resource, self._log.touched)
             request = next(iter(pending.changed), None)
+            timer: tuple[Request, datetime] | None = None
             if request is None:
                 timer = pending.first_timer()
                 if timer is None or (end is not None and timer[1] > end):
                     break
                 request = timer[0]
-                self._clock.advance(max(timer[1] - self._clock.now(), timedelta(0)))
             if len(ran) >= limit:
                 raise NotSettledError(self._unsettled_text(ran))
+            if timer is not None:
+                self._clock.advance(max(timer[1] - self._clock.now(), timedelta(0)))
             ran.append(request)
             await self._run(request)
         if end is not None:
