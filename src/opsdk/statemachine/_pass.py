@@ -169,8 +169,8 @@ class Pass(Generic[CR]):
             status.restore()
             status.record(to, reason=reason, at=now, keep=self._setup.max_history)
             status.keep(outcome.kept)
-            await self._store_failure(status, outcome)
-            self._transitioned(from_, to, reason, dwell)
+            if await self._store_failure(status, outcome):
+                self._transitioned(from_, to, reason, dwell)
             await self._warn(outcome, to, handler)
             raise outcome.error
         await self._entered(status, to, handler, outcome)
@@ -226,8 +226,11 @@ class Pass(Generic[CR]):
         entry = self._setup.memory.of(self._uid, state)
         entry.due = now + result.requeue_after if result.requeue_after else None
 
-    async def _store_failure(self, status: StatusInHand[CR], failure: _Failure) -> None:
-        """Write what stays in status of a failed pass. The hook's error is the news, not what this one meets."""
+    async def _store_failure(self, status: StatusInHand[CR], failure: _Failure) -> bool:
+        """Write what stays in status of a failed pass, and say whether that succeeded.
+
+        The hook's error is the news, not what the write meets.
+        """
         if self._is_stale(failure.error):
             raise SupersededInPassError from failure.error
         try:
@@ -238,8 +241,11 @@ class Pass(Generic[CR]):
             if self._is_about_us(error):
                 raise GoneInPassError from error
             failure.error.add_note(f"and its status could not be written: {error}")
+            return False
         except ApiError as error:
             failure.error.add_note(f"and its status could not be written: {error}")
+            return False
+        return True
 
     async def _own(self, write: Awaitable[T]) -> T:
         """Await a write of ours to the object in hand."""

@@ -62,7 +62,7 @@ class StateEvent:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: `X[Widget](...)` would fail on Python 3.11
 class Transition(Generic[CR_contra, S_co]):
     """One way out of a state. The first of a state's transitions whose condition holds is taken.
 
@@ -81,7 +81,7 @@ class Transition(Generic[CR_contra, S_co]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: `X[Widget](...)` would fail on Python 3.11
 class StateHandler(Generic[CR_contra, S_co]):
     """What happens in one state. Everything is optional.
 
