@@ -104,7 +104,9 @@ def _of_type(tp: object, field: StructField, within: tuple[type[msgspec.Struct],
         return {"type": "string", "format": "date-time"}
     if origin is list:
         items = _of_type(args[0], field, within) if args else {"x-kubernetes-preserve-unknown-fields": True}
-        return {"type": "array", "items": items}
+        by_type = isinstance(args[0], type) and issubclass(args[0], Condition) if args else False
+        keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]} if by_type else {}
+        return {"type": "array", "items": items, **keys}
     if origin is dict and args:
         return {"type": "object", "additionalProperties": _of_type(args[1], field, within)}
     if only is dict or origin is dict:

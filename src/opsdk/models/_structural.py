@@ -191,7 +191,8 @@ class _Walk:
             return self.schema({**given[0], **s}, at, within)
         if s.get(_OPEN) is True:
             return self._open(s, at)
-        types = {str(a.get("type", "object" if "$ref" in a or "properties" in a else "any")) for a in given}
+        given = [self._resolved(a) for a in given]
+        types = {str(a.get("type", "object" if "$ref" in a else "any")) for a in given}
         if "discriminator" in s:
             return self._discriminated(given, s, at, within)
         if types == {"integer", "string"}:
@@ -210,6 +211,11 @@ class _Walk:
             f"a union of {', '.join(sorted(types))} has no structural schema; give the models a discriminator "
             "(Field(discriminator=...)), or annotate the field with PreserveUnknown()"
         )
+
+    def _resolved(self, s: Schema) -> Schema:
+        """An enum or another scalar in place of a reference to it."""
+        target = self._definitions[str(s["$ref"]).rsplit("/", 1)[1]] if "$ref" in s else s
+        return s if "properties" in target else target
 
     def _int_or_string(self, s: Schema, pattern: str | None, at: _At) -> Schema:
         out = self._common({k: v for k, v in s.items() if k != "pattern"}, at)

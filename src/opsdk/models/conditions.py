@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import get_args
 
 from lightkube.models.meta_v1 import Condition
 
 from opsdk import clock
 from opsdk.models._names import CONDITION_TYPE, REASON
+from opsdk.models._times import to_second
 from opsdk.models.status_pass import note_condition
 from opsdk.types import ConditionStatus
 
@@ -55,7 +56,7 @@ def set_condition(
         Whether anything changed. lastTransitionTime moves only when `status` does.
 
     Raises:
-        ValueError: Type, status or reason are not what the API takes.
+        ValueError: Type, status or reason are not what the API takes, or `now` has no time zone.
     """
     if not CONDITION_TYPE.fullmatch(type) or len(type) > 316:
         raise ValueError(f"condition type {type!r} must be a CamelCase word, such as Ready or example.com/Ready")
@@ -64,15 +65,15 @@ def set_condition(
     if not REASON.fullmatch(reason) or len(reason) > 1024:
         raise ValueError(f"condition {type}: reason {reason!r} must be one CamelCase word, such as Synced")
     message = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…"
+    moment = to_second(clock.now() if now is None else now)
     existing = find_condition(conditions, type)
     if existing is None:
-        moment = clock.now() if now is None else now
         added = Condition(
             type=type,
             status=status,
             reason=reason,
             message=message,
-            lastTransitionTime=moment.astimezone(UTC).replace(microsecond=0),
+            lastTransitionTime=moment,
             observedGeneration=observed_generation,
         )
         conditions.append(added)
@@ -81,8 +82,7 @@ def set_condition(
     changed = False
     if existing.status != status:
         existing.status = status
-        moment = clock.now() if now is None else now
-        existing.lastTransitionTime = moment.astimezone(UTC).replace(microsecond=0)
+        existing.lastTransitionTime = moment
         changed = True
     if existing.reason != reason:
         existing.reason = reason

@@ -175,12 +175,12 @@ def _as_tuple(cls: type, field: str, values: Sequence[str] | None) -> tuple[str,
 
 
 def _completed(cls: type[BaseModel], given: Definition) -> Definition:
-    kind = given.kind or cls.__name__
+    kind = cls.__name__ if given.kind is None else given.kind
     definition = replace(
         given,
         kind=kind,
-        plural=given.plural or plural_of(kind),
-        singular=given.singular or kind.lower(),
+        plural=plural_of(kind) if given.plural is None else given.plural,
+        singular=kind.lower() if given.singular is None else given.singular,
     )
     where = cls.__qualname__
     for field, value, fault in (
