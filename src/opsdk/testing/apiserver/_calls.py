@@ -140,7 +140,10 @@ def negotiate(accept: str, include_object: str = "") -> Rendering:
         media_type, *parameters = (part.strip() for part in choice.split(";"))
         if media_type not in {"application/json", "application/*", "*/*"}:
             continue
-        options = dict(parameter.partition("=")[::2] for parameter in parameters)
+        options: dict[str, str] = {}
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            options[name] = value
         match options.get("as", ""):
             case "Table":
                 if options.get("v") == "v1":

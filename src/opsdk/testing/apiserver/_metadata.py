@@ -92,8 +92,17 @@ _GO_NAMES: Final[dict[type, str]] = {
 
 
 def _wrong_type(info: KindInfo, value: Value, field: str, wanted: str) -> StatusError:
-    names = {bool: "bool", str: "string", dict: "object", list: "array"}
-    found = names.get(type(value), "number")
+    match value:
+        case bool():
+            found = "bool"
+        case str():
+            found = "string"
+        case dict():
+            found = "object"
+        case list():
+            found = "array"
+        case _:
+            found = "number"
     return bad_request(
         f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: json: cannot unmarshal {found} '
         f"into Go struct field ObjectMeta.{field} of type {wanted}"
@@ -157,9 +166,11 @@ def validate_update(metadata: Document, old: Document) -> list[FieldError]:
             shown = ", ".join(go_quote(entry) for entry in new)
             text = "no new finalizers can be added if the object is being deleted, found new finalizers "
             errors.append(forbidden("metadata.finalizers", f"{text}[]string{{{shown}}}"))
-    for name in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
-        if metadata.get(name) != old.get(name) and (metadata.get(name) or old.get(name)):
-            errors.append(invalid(f"metadata.{name}", metadata.get(name), "field is immutable"))
+    errors += [
+        invalid(f"metadata.{name}", metadata.get(name), "field is immutable")
+        for name in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if metadata.get(name) != old.get(name) and (metadata.get(name) or old.get(name))
+    ]
     errors += _validate_common(metadata)
     return errors
 

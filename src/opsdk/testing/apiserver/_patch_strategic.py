@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from opsdk.testing.apiserver._json import Document, Value, as_list, as_text
+from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
 from opsdk.testing.apiserver._status import bad_request
 from opsdk.testing.apiserver._structure import BuiltinStructure
 
@@ -77,34 +77,23 @@ def _retain(target: Document, patch: Document) -> None:
 
 def _merge_list(current: list[Value], patch: list[Value], structure: BuiltinStructure) -> list[Value]:
     key = structure.merge_key
+    merged: list[Value] = list(current)
     if not key:
-        merged = list(current)
         merged.extend(value for value in patch if value not in merged)
         return merged
-    merged = list(current)
-    replace = any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch)
-    if replace:
-        return [
-            _plain(item)
-            for item in patch
-            if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" and len(item) == 1)
-        ]
-    for item in patch:
-        if not isinstance(item, dict):
-            raise bad_request(f"a list that merges by {key} has an item that is no object")
+    items = [as_object(item) for item in patch]
+    if any(item.get(_DIRECTIVE) == "replace" for item in items):
+        return [_plain(item) for item in items if set(item) != {_DIRECTIVE}]
+    for item in items:
         if key not in item:
             raise bad_request(f"map: map[...] does not contain declared merge key: {key}")
-        found = next(
-            (index for index, entry in enumerate(merged) if isinstance(entry, dict) and entry.get(key) == item[key]),
-            None,
-        )
+        found = next((index for index, entry in enumerate(merged) if as_object(entry).get(key) == item[key]), None)
         if item.get(_DIRECTIVE) == "delete":
-            merged = [entry for entry in merged if not (isinstance(entry, dict) and entry.get(key) == item[key])]
+            merged = [entry for entry in merged if as_object(entry).get(key) != item[key]]
         elif found is None:
             merged.append(strategic_merge({}, item, structure.item))
         else:
-            entry = merged[found]
-            merged[found] = strategic_merge(entry if isinstance(entry, dict) else {}, item, structure.item)
+            merged[found] = strategic_merge(as_object(merged[found]), item, structure.item)
     return merged
 
 

@@ -60,7 +60,7 @@ def _node_ports(spec: Document, before: Document) -> None:
         (as_object(port).get("port"), as_object(port).get("protocol")): as_object(port).get("nodePort")
         for port in as_list(before.get("ports"))
     }
-    taken = {as_object(port).get("nodePort") for port in as_list(spec.get("ports"))}
+    taken = [as_object(port).get("nodePort") for port in as_list(spec.get("ports"))]
     for value in as_list(spec.get("ports")):
         port = as_object(value)
         if port.get("nodePort"):
@@ -76,4 +76,4 @@ def _node_ports(spec: Document, before: Document) -> None:
                 if (candidate := _FIRST_NODE_PORT + (start + offset) % _NODE_PORTS) not in taken
             )
         port["nodePort"] = kept
-        taken.add(kept)
+        taken.append(kept)

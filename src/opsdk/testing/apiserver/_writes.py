@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from typing import Final, Literal, Protocol, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from opsdk.testing.apiserver._calls import Call, body_object
 from opsdk.testing.apiserver._changes import Outcome, Writer, check_type
@@ -41,10 +40,6 @@ _STATUS_LIKE: Final = frozenset({"status", "finalize"})
 _CREATE_OPTIONS: Final = "CreateOptions"
 
 PatchKind: TypeAlias = Literal["json", "merge", "strategic", "apply"]
-
-
-class _YamlModule(Protocol):
-    def safe_load(self, stream: bytes, /) -> Value: ...
 
 
 @final
@@ -304,13 +299,14 @@ def _parse(call: Call) -> Value:
 
 def _parse_yaml(body: bytes) -> Value:
     try:
-        yaml: _YamlModule = import_module("yaml")
+        import yaml  # an extra
     except ImportError as error:
         raise bad_request("YAML bodies need the extra opsdk[apiserver]; JSON is YAML too") from error
     try:
-        return yaml.safe_load(body)
-    except Exception as error:  # the module's errors have no name here, for it may be missing
+        value: Value = yaml.safe_load(body)
+    except yaml.YAMLError as error:
         raise bad_request(f"error decoding YAML: {error}") from error
+    return value
 
 
 def _patched(call: Call, document: Document, patch: Value, kind: PatchKind) -> Document:
