@@ -1,0 +1,1 @@
+"""Everything under one roof: runnables, leader election, probes, metrics, logs, and an orderly end."""

@@ -1,0 +1,301 @@
+"""Invariant: of all electors on one Lease, at most one has its gate open, whatever the network does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+
+import anyio
+import pytest
+from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.resources.coordination_v1 import Lease
+
+from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
+from opsdk.clock import ManualClock, using
+from opsdk.errors import ApiConnectionError, ConfigurationError, LeadershipLostError
+from opsdk.manager.election import LeaderElector
+from opsdk.testing import ApiServer
+
+pytestmark = pytest.mark.anyio
+
+
+class Network:
+    """A transport between one replica and the server, which can be slow, cut, or answered by 5xx."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.cut = False
+        self.status: int | None = None
+        self.delays: random.Random | None = None
+        self.loses_answers = 0.0
+        self.choice_of_delays: tuple[float, ...] = (0.0, 0.0, 0.01, 0.1, 1.0)
+
+    async def _pass(self) -> None:
+        if self.delays is not None:
+            await anyio.sleep(self.delays.choice(self.choice_of_delays))
+        if self.cut:
+            await anyio.sleep(1)
+            raise ApiConnectionError("the network is cut")
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        await self._pass()
+        if self.status is not None:
+            return HttpResponse(status=self.status, headers={}, body=b"etcd is away")
+        answer = await self.inner.request(request)
+        await self._pass()
+        if self.delays is not None and self.delays.random() < self.loses_answers:
+            raise ApiConnectionError("the answer was lost")
+        return answer
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
+        await self._pass()
+        async with self.inner.stream(request) as stream:
+            yield stream
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+async def until(condition: Callable[[], bool], within: float) -> None:
+    with anyio.fail_after(within):
+        while not condition():  # noqa: ASYNC110 - what is waited for depends on time alone
+            await anyio.sleep(0.05)
+
+
+class Replica:
+    def __init__(self, server: ApiServer, name: str, **durations: timedelta) -> None:
+        self.network = Network(server.transport())
+        self.elector = LeaderElector(
+            ApiClient(self.network), name="op", namespace="default", identity=name, **durations
+        )
+        self.losses: list[str] = []
+        self.terms = 0
+
+    async def lead_for_ever(self) -> None:
+        self.terms += 1
+        await anyio.sleep_forever()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.elector.run(self.lead_for_ever)
+            except LeadershipLostError as error:
+                self.losses.append(str(error))
+
+
+async def read_lease(server: ApiServer) -> LeaseSpec:
+    lease = await server.client().get(Lease, "op", namespace="default")
+    assert lease.spec is not None
+    return lease.spec
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_never_are_two_gates_open_at_once(seed: int) -> None:
+    chaos = random.Random(seed)
+    terms = 0
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        replicas = [Replica(server, f"replica-{number}") for number in range(3)]
+        for number, replica in enumerate(replicas):
+            replica.network.delays = random.Random(100 * seed + number)
+            replica.network.loses_answers = 0.1
+            tasks.start_soon(replica.run)
+
+        async def disturb() -> None:
+            """One replica at a time falls ill, preferably the leader; the others are well enough to want its place."""
+            while True:
+                await anyio.sleep(chaos.uniform(5, 30))
+                leaders = [replica for replica in replicas if replica.elector.is_leader]
+                victim = chaos.choice(leaders or replicas).network
+                healthy = victim.choice_of_delays
+                match chaos.randrange(3):
+                    case 0:
+                        victim.cut = True
+                    case 1:
+                        victim.status = 503
+                    case _:
+                        victim.choice_of_delays = (0.0, 2.0, 4.9, 6.0)
+                await anyio.sleep(chaos.uniform(5, 30))
+                victim.cut, victim.status, victim.choice_of_delays = False, None, healthy
+
+        tasks.start_soon(disturb)
+        for _ in range(10_000):
+            await anyio.sleep(0.1)
+            open_gates = [replica.elector.identity for replica in replicas if replica.elector.is_leader]
+            assert len(open_gates) <= 1
+        terms = sum(replica.terms for replica in replicas)
+        tasks.cancel_scope.cancel()
+    assert terms >= 10  # leadership did change hands, or the test proves nothing
+
+
+async def test_a_standby_takes_over_within_the_lease_duration_after_the_leader_dies() -> None:
+    async with ApiServer() as server:
+        first, second = Replica(server, "first"), Replica(server, "second")
+        async with anyio.create_task_group() as tasks:
+            await first.elector.acquire()  # and then nothing: it never renews
+            tasks.start_soon(second.run)
+            await until(lambda: second.elector.is_leader, within=15 + 3)
+            assert not first.elector.is_leader
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_leader_that_ends_in_order_is_followed_within_one_retry() -> None:
+    async with ApiServer() as server:
+        first, second = Replica(server, "first"), Replica(server, "second")
+        async with anyio.create_task_group() as tasks:
+            await first.elector.acquire()
+            tasks.start_soon(second.run)
+            await anyio.sleep(5)
+            await first.elector.release()
+            assert not first.elector.is_leader
+            spec = await read_lease(server)
+            assert (spec.holderIdentity or "", spec.leaseDurationSeconds) == ("", 1)
+            await until(lambda: second.elector.is_leader, within=2 * 1.2 + 0.1)
+            assert (await read_lease(server)).leaseTransitions == 1
+            tasks.cancel_scope.cancel()
+
+
+async def test_q06_a_leader_cut_off_from_the_server_closes_its_gate_before_the_lease_can_be_taken() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+        ended: list[float] = []
+
+        async def lead() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.append(anyio.current_time())
+
+        cut_at = 0.0
+
+        async def cut() -> None:
+            nonlocal cut_at
+            await anyio.sleep(20)
+            replica.network.cut = True
+            cut_at = anyio.current_time()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(cut)
+            with pytest.raises(LeadershipLostError, match=r"default/op lost by first: not renewed within 10 s"):
+                await replica.elector.run(lead)
+        assert ended
+        assert ended[0] - cut_at <= 10
+        with pytest.raises(LeadershipLostError):
+            replica.elector.gate()
+
+
+async def test_q07_ten_minutes_of_5xx_end_with_a_leader_and_no_restart() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        replica = Replica(server, "first")
+        replica.network.status = 503
+        tasks.start_soon(replica.elector.run, replica.lead_for_ever)
+        await anyio.sleep(600)
+        assert not replica.elector.is_leader
+        replica.network.status = None
+        await until(lambda: replica.elector.is_leader, within=5)
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_renewal_whose_answer_was_lost_is_recognised_as_our_own() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        replica = Replica(server, "first")
+        tasks.start_soon(replica.run)
+        await anyio.sleep(1)
+        replica.network.delays, replica.network.loses_answers = random.Random(1), 0.3
+        for _ in range(600):
+            await anyio.sleep(1)
+            assert (await read_lease(server)).holderIdentity in {"first", None, ""}
+        assert replica.terms >= 1
+        assert all("holds it now" not in loss for loss in replica.losses)
+        tasks.cancel_scope.cancel()
+
+
+async def test_every_renewal_differs_even_when_the_wall_clock_stands() -> None:
+    with using(ManualClock()):
+        async with ApiServer() as server, anyio.create_task_group() as tasks:
+            replica = Replica(server, "first")
+            tasks.start_soon(replica.run)
+            times: list[datetime | None] = []
+            for _ in range(5):
+                await anyio.sleep(3)
+                times.append((await read_lease(server)).renewTime)
+            assert len(set(times)) == 5
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_wall_clock_that_is_wrong_by_a_day_changes_nothing() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        first, second = Replica(server, "first"), Replica(server, "second")
+        tasks.start_soon(first.run)
+        await anyio.sleep(1)
+        ahead = ManualClock()
+        ahead.advance(timedelta(days=30_000))
+        with using(ahead):
+            tasks.start_soon(second.run)
+        for _ in range(600):
+            await anyio.sleep(0.1)
+            assert first.elector.is_leader
+            assert not second.elector.is_leader
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_lease_that_somebody_deletes_is_made_again_by_its_leader() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        first, second = Replica(server, "first"), Replica(server, "second")
+        tasks.start_soon(first.run)
+        await anyio.sleep(1)
+        tasks.start_soon(second.run)
+        await anyio.sleep(10)
+        await server.client().delete(Lease, "op", namespace="default")
+        for _ in range(300):
+            await anyio.sleep(0.1)
+            assert [first.elector.is_leader, second.elector.is_leader].count(True) <= 1
+        assert first.elector.is_leader
+        assert (await read_lease(server)).holderIdentity == "first"
+        tasks.cancel_scope.cancel()
+
+
+async def test_the_gate_is_closed_before_leading() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+        with pytest.raises(LeadershipLostError, match="does not lead"):
+            replica.elector.gate()
+        await replica.elector.acquire()
+        replica.elector.gate()
+
+
+async def test_an_error_of_the_work_is_raised_bare_and_the_lease_given_back() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+
+        async def fail() -> None:
+            raise LookupError("work")
+
+        with pytest.raises(LookupError, match="work"):
+            await replica.elector.run(fail)
+        assert not (await read_lease(server)).holderIdentity
+
+
+async def test_cancelling_the_leader_gives_the_lease_back() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+        with anyio.move_on_after(7):
+            await replica.elector.run(replica.lead_for_ever)
+        assert replica.terms == 1
+        assert not (await read_lease(server)).holderIdentity
+
+
+@pytest.mark.parametrize(
+    "durations",
+    [
+        {"lease_duration": timedelta(seconds=10)},
+        {"retry_period": timedelta(seconds=9)},
+        {"retry_period": timedelta(0)},
+    ],
+)
+async def test_durations_that_cannot_be_safe_are_refused(durations: dict[str, timedelta]) -> None:
+    async with ApiServer() as server:
+        with pytest.raises(ConfigurationError, match="renew_deadline"):
+            Replica(server, "first", **durations)

@@ -1,0 +1,70 @@
+"""Options are refused where they are written, by their name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opsdk.errors import ConfigurationError
+from opsdk.manager.options import ManagerOptions, default_manager_options
+
+
+def test_the_defaults_are_those_of_production() -> None:
+    options = default_manager_options("widgets.demo.example.com")
+    assert options.leader_election
+    assert options.leader_election_id == "widgets.demo.example.com"
+    assert (options.metrics_bind_address, options.probe_bind_address) == (":8080", ":8081")
+    assert (options.lease_duration, options.renew_deadline, options.retry_period) == (
+        timedelta(seconds=15),
+        timedelta(seconds=10),
+        timedelta(seconds=2),
+    )
+    assert options.grace_period == timedelta(seconds=25)
+    assert options.readiness_staleness == timedelta(minutes=5)
+    assert options.liveness_block == timedelta(seconds=30)
+
+
+def test_replace_checks_again() -> None:
+    options = default_manager_options("widgets.demo.example.com")
+    assert replace(options, metrics_bind_address=":9090").metrics_bind_address == ":9090"
+    with pytest.raises(ConfigurationError, match="metrics_bind_address"):
+        replace(options, metrics_bind_address="9090")
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"leader_election": True}, "leader_election_id"),
+        ({"lease_duration": timedelta(seconds=10)}, "lease_duration"),
+        ({"retry_period": timedelta(seconds=9)}, "renew_deadline"),
+        ({"retry_period": timedelta(0)}, "retry_period"),
+        ({"probe_bind_address": "nowhere"}, "probe_bind_address"),
+        ({"probe_bind_address": ":8080"}, "probe_bind_address and metrics_bind_address"),
+        ({"metrics_key": Path("key.pem")}, "metrics_certificate"),
+        ({"grace_period": timedelta(seconds=-1)}, "grace_period"),
+        ({"readiness_staleness": timedelta(0)}, "readiness_staleness"),
+        ({"liveness_block": timedelta(0)}, "liveness_block"),
+        ({"field_manager": ""}, "field_manager"),
+        ({"namespaces": "default"}, "namespaces"),
+        ({"namespaces": ("a", "a")}, "namespaces"),
+        ({"namespaces": ("",)}, "namespaces"),
+        ({"log_level": "LOUD"}, "log_level"),
+        ({"log_format": "xml"}, "log_format"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(values: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigurationError, match=field):
+        ManagerOptions(**({"leader_election": False} | values))
+
+
+def test_all_faults_are_told_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"leader_election_id.*grace_period.*field_manager"):
+        ManagerOptions(grace_period=timedelta(seconds=-1), field_manager="")
+
+
+def test_both_endpoints_may_ask_the_system_for_a_port() -> None:
+    ManagerOptions(leader_election=False, metrics_bind_address="127.0.0.1:0", probe_bind_address="127.0.0.1:0")
