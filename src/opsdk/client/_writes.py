@@ -128,6 +128,16 @@ class Writes:
         metadata = obj.metadata
         return None if metadata is None else self.documents.get(metadata.uid, metadata.resourceVersion)
 
+    @staticmethod
+    def typed(codec: Codec[T], obj: T) -> bytes:
+        """The object as its model writes it, the same whether or not its metadata has been looked at.
+
+        A generic resource holds its metadata as a plain dict until then, which knows fields that the struct does not.
+        """
+        if obj.metadata is not None:
+            metadata_of(obj)
+        return codec.encode(obj)
+
     def query(self, dry_run: bool | None, field_manager: str | None) -> list[tuple[str, str]]:  # noqa: FBT001 - passed on
         """The parameters of a write."""
         query = [("fieldManager", field_manager or self.field_manager)]
@@ -175,8 +185,8 @@ class Writes:
         raw = self.document(obj) or await self._fetch(target)
         document = document_of(raw, target.what)
         # Read again, so that both sides of the difference are in the model's own spelling.
-        before = document_of(target.codec.encode(target.codec.decode(raw)), target.what)
-        after = document_of(target.codec.encode(obj), target.what)
+        before = document_of(self.typed(target.codec, target.codec.decode(raw)), target.what)
+        after = document_of(self.typed(target.codec, obj), target.what)
         body = {
             **overlay(document, before, after),
             "apiVersion": target.info.api_version,
@@ -223,7 +233,7 @@ class Writes:
         first = document_of(base.typed, target.what)
         self._refuse_another_object(target, first)
         before = self._part(target, first)
-        after = self._part(target, document_of(target.codec.encode(obj), target.what))
+        after = self._part(target, document_of(self.typed(target.codec, obj), target.what))
         if same(before, after):
             return None
         version = target.metadata.resourceVersion

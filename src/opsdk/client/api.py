@@ -559,8 +559,7 @@ class ApiClient:
 
     def snapshot(self, obj: T, /) -> Snapshot[T]:
         """Remember what `obj` looks like now, as the base of a later `patch_from`."""
-        kind = type(obj)
-        return Snapshot(kind, codec_of(kind).encode(obj), self._writes.document(obj))
+        return Snapshot(type(obj), self._writes.typed(codec_of(type(obj)), obj), self._writes.document(obj))
 
     def document(self, obj: KubeObject, /) -> bytes | None:
         """The server's document of the version that `obj` is of, if this client still remembers it."""
