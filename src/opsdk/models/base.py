@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
@@ -24,7 +26,7 @@ class Model(BaseModel):
     run model validators on half-changed objects. A subclass can turn it on: `validate_assignment=True`.
     """
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel,
         extra="allow",
         hide_input_in_errors=True,  # a spec can hold secrets, and errors end up in logs
