@@ -23,7 +23,8 @@ from lightkube.models import meta_v1
 
 from opsdk.testing.apiserver._fields import Tree, entries, is_array, is_object, members, tree
 from opsdk.testing.apiserver._json import encode
-from opsdk.testing.apiserver._kinds import KindInfo, KindRegistry
+from opsdk.testing.apiserver._kinds import KindInfo, KindRegistry, builtin_kinds
+from opsdk.testing.apiserver._structure import BuiltinStructure, builtin_structure
 
 __all__ = ["openapi_response"]
 
@@ -276,7 +277,34 @@ def _builtin_schemas() -> Tree:
         if name not in found:
             found[name], used = _struct_schema(cls)
             pending += used
+    done: set[str] = set()
+    for info in builtin_kinds():
+        _annotate(found, _builtin_name(info), builtin_structure(info), done)
     return found
+
+
+def _annotate(schemas: Tree, name: str, structure: BuiltinStructure, done: set[str]) -> None:
+    """Say of each list and map how it merges: kubectl makes its patches by that."""
+    if name in done or name not in schemas:
+        return
+    done.add(name)
+    for field, schema in members(schemas[name], "properties").items():
+        below = structure.field(field)
+        if below.keys:
+            schema["x-kubernetes-list-map-keys"] = list(below.keys)
+        if schema.get("type") == "array":
+            list_type = "map" if below.keys else "set" if below.is_set else "atomic" if below.atomic else ""
+            if list_type:
+                schema["x-kubernetes-list-type"] = list_type
+        elif below.atomic:
+            schema["x-kubernetes-map-type"] = "atomic"
+        if below.merge_key:
+            schema["x-kubernetes-patch-merge-key"] = below.merge_key
+        if below.strategy:
+            schema["x-kubernetes-patch-strategy"] = below.strategy
+        inner = below.item if schema.get("type") == "array" or "additionalProperties" in schema else below
+        for reference in _references(schema):
+            _annotate(schemas, reference, inner, done)
 
 
 def _struct_schema(cls: type[object]) -> tuple[Tree, list[type[object]]]:
@@ -372,7 +400,8 @@ def _references(schema: Tree) -> Iterator[str]:
 def _with_prefix(schema: Any, prefix: str) -> Any:
     if is_object(schema):
         return {
-            key: f"{prefix}{value}" if key == "$ref" else _with_prefix(value, prefix) for key, value in schema.items()
+            key: f"{prefix}{value}" if key == "$ref" and isinstance(value, str) else _with_prefix(value, prefix)
+            for key, value in schema.items()
         }
     if is_array(schema):
         return [_with_prefix(each, prefix) for each in schema]
