@@ -1,8 +1,8 @@
 """A strictly typed SDK for Kubernetes operators.
 
-Write custom resources as typed models (`CustomResource`), declare a lifecycle (`StateMachine`), children (`ResourceOwner`)
-or a row in a database (`setup_reconciler`), and run it all under a `Manager`. The packages below this one have the
-rest; each is usable alone.
+Write custom resources as typed models (`CustomResource`), declare a lifecycle (`StateMachine`), children
+(`ResourceOwner`) or a row in a database (`setup_reconciler`), and run it all under a `Manager`. The packages below have
+the rest; each is usable alone.
 
 Names are imported from their packages when they are first asked for, so that a program pays only for what it uses.
 """
