@@ -12,7 +12,9 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import anyio
 from lightkube.models.meta_v1 import ObjectMeta
@@ -25,6 +27,7 @@ from timeline import Timeline
 from webapp import Phase, WebApp, WebAppSpec, register
 
 PATIENCE_SECONDS = 30.0
+PACE = timedelta(milliseconds=600)  # for the reader; the operator needs none of it
 
 
 @asynccontextmanager
@@ -68,7 +71,7 @@ async def demo(*, serve: bool) -> None:
                     await leading(manager)
                     timeline.line("the operator leads")
                     workload = WrittenStatus(client)
-                    life = Life(client, workload, tell=timeline.step)
+                    life = Life(client, workload, tell=timeline.step, pace=PACE)
                     await life.whole()
                 await anyio.sleep(0.1)  # for the last lines
                 if serve:
@@ -121,9 +124,9 @@ def main() -> int:
 
 
 def _first(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    return _first(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
 if __name__ == "__main__":

@@ -84,6 +84,7 @@ class Life:
         name: The webapp's name.
         tell: Is given a sentence before each step.
         patience: How long one step may take.
+        pace: How long to rest before each step.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Life:
         name: str = "shop",
         tell: Callable[[str], None] = print,
         patience: timedelta = timedelta(seconds=10),
+        pace: timedelta = timedelta(0),
     ) -> None:
         self.client = client
         self.workload = workload
@@ -102,6 +104,7 @@ class Life:
         self.name = name
         self.tell = tell
         self.patience = patience
+        self.pace = pace
 
     async def whole(self) -> None:
         """From the first step to the last.
@@ -116,7 +119,7 @@ class Life:
         await self.be_deleted()
 
     async def be_created(self) -> None:
-        self.tell("a user creates a webapp with two replicas and a configuration")
+        await self.say("a user creates a webapp with two replicas and a configuration")
         spec = WebAppSpec(image=FIRST_IMAGE, replicas=2, config={"motd": "welcome"})
         metadata = ObjectMeta(name=self.name, namespace=self.namespace)
         await self.client.create(WebApp(metadata=metadata, spec=spec))
@@ -127,14 +130,14 @@ class Life:
             self.check([owner.uid for owner in owners] == [webapp.metadata.uid], f"the {kind.__name__} is owned")
 
     async def serve(self) -> None:
-        self.tell("the Deployment becomes available")
+        await self.say("the Deployment becomes available")
         await self.workload.become_available(self.namespace, self.name)
         webapp = await self.reach(Phase.RUNNING, ready="True", progressing="False")
         self.check(webapp.status.image == FIRST_IMAGE, "the first image is reported as rolled out")
         await self.until(lambda webapp: webapp.status.ready_replicas == 2, "two replicas are reported as ready")
 
     async def be_updated(self) -> None:
-        self.tell(f"the user asks for {SECOND_IMAGE}")
+        await self.say(f"the user asks for {SECOND_IMAGE}")
         await self.client.patch(
             WebApp, self.name, MergePatch({"spec": {"image": SECOND_IMAGE}}), namespace=self.namespace
         )
@@ -147,10 +150,10 @@ class Life:
         self.check(webapp.status.image == SECOND_IMAGE, "the second image is reported as rolled out")
 
     async def break_and_heal(self) -> None:
-        self.tell("all pods break")
+        await self.say("all pods break")
         await self.workload.break_down(self.namespace, self.name)
         await self.reach(Phase.DEGRADED, ready="False", degraded="True")
-        self.tell("the pods come back")
+        await self.say("the pods come back")
         await self.workload.become_available(self.namespace, self.name)
         webapp = await self.reach(Phase.RUNNING, ready="True", degraded="False")
         path = [str(entry.to) for entry in webapp.status.state_history]
@@ -158,9 +161,13 @@ class Life:
         self.check(path == expected, f"the history is {' -> '.join(expected)}, not {' -> '.join(path)}")
 
     async def be_deleted(self) -> None:
-        self.tell("the user deletes the webapp")
+        await self.say("the user deletes the webapp")
         await self.client.delete(WebApp, self.name, namespace=self.namespace)
         await self._wait(self._all_gone, "the webapp and its children are gone")
+
+    async def say(self, what: str) -> None:
+        await anyio.sleep(self.pace.total_seconds())
+        self.tell(what)
 
     # -- waiting and checking
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import anyio
 import pytest
+import yaml
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Service
 
 from life import Life, WrittenStatus
 from opsdk import Client, Manager, ManagerOptions
-from opsdk.models import find_condition
+from opsdk.models import crd_yaml, find_condition
 from opsdk.testing import ApiServer, Simulator, matching
+from opsdk.types import MergePatch
 from webapp import (
     CONFIG_HASH,
     FINALIZER,
@@ -22,6 +25,7 @@ from webapp import (
     WebApp,
     WebAppReconciler,
     WebAppSpec,
+    annotations_of,
     build_config_map,
     build_deployment,
     image_of,
@@ -30,6 +34,9 @@ from webapp import (
 )
 
 pytestmark = pytest.mark.anyio
+
+MINUTE = timedelta(minutes=1)
+MANIFESTS = Path(__file__).parent / "manifests"
 
 
 @pytest.fixture(params=["asyncio", "trio"])
@@ -105,7 +112,7 @@ async def test_a_new_image_is_rolled_out() -> None:
         changed = await stored(sim.fake_client)
         changed.spec.image = "shop:2"
         await sim.fake_client.replace(changed)
-        await sim.settle()
+        await sim.settle(within=MINUTE)  # not as far as the rollout's timeout
         sim.expect_patch(Deployment, matching(with_image("shop:2")))
         sim.expect_status_update(WebApp, matching(in_phase(Phase.UPDATING)))
         assert (await stored(sim.fake_client)).status.image == "shop:1"
@@ -123,7 +130,7 @@ async def test_a_spec_that_changes_during_the_rollout_is_not_taken_for_rolled_ou
         changed.spec.image = "shop:2"
         await sim.fake_client.replace(changed)
         await workload.become_available("default", "shop")  # the old image serves now
-        await sim.settle()
+        await sim.settle(within=MINUTE)
         sim.expect_patch(Deployment, matching(with_image("shop:2")))
         assert (await stored(sim.fake_client)).status.state == Phase.INITIALISING
         sim.clear()
@@ -195,14 +202,51 @@ def test_an_update_keeps_what_others_have_put_into_the_pods() -> None:
     template.metadata.annotations = {"sidecar.example.com/injected": "true"}
     updated = update_deployment(webapp(image="shop:2", config={"motd": "new"}), deployment)
     assert image_of(updated) == "shop:2"
-    assert updated.spec.template.metadata is not None
-    annotations = updated.spec.template.metadata.annotations or {}
+    annotations = annotations_of(updated.spec.template.metadata)
     assert annotations["sidecar.example.com/injected"] == "true"
     assert annotations[CONFIG_HASH]
 
 
 def test_no_configuration_is_no_config_map() -> None:
     assert build_config_map(webapp(config={})) == []
+
+
+def test_the_crd_manifest_is_what_the_model_says() -> None:
+    """If it fails: see README.md."""
+    assert (MANIFESTS / "crd.yaml").read_text(encoding="utf-8") == crd_yaml(WebApp)
+
+
+async def test_the_role_allows_every_write_of_a_whole_life() -> None:
+    documents = yaml.safe_load_all((MANIFESTS / "rbac.yaml").read_text(encoding="utf-8"))
+    (role,) = [document for document in documents if document["kind"] == "ClusterRole"]
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    async with Simulator(WebAppReconciler) as sim:
+        workload = await running(sim)
+        patch = MergePatch({"spec": {"image": "shop:2", "port": 81, "config": None}})
+        await sim.fake_client.patch(WebApp, "shop", patch, namespace="default")
+        await sim.settle(within=MINUTE)
+        await workload.become_available("default", "shop")
+        await sim.settle(within=MINUTE)
+        await sim.fake_client.delete(WebApp, "shop", namespace="default")
+        await sim.settle()
+        verbs = {"replace": "update", "apply": "patch", "delete_collection": "deletecollection"}
+        written = {
+            (
+                action.group,
+                f"{action.plural}/{action.subresource}" if action.subresource else action.plural,
+                verbs.get(action.verb, action.verb),
+            )
+            for action in sim.actions
+        }
+        assert ("apps", "deployments", "delete") in written
+        assert written <= allowed
+        sim.clear()
 
 
 async def test_the_whole_life_with_a_manager() -> None:

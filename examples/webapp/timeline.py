@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping
-from typing import Final, TextIO, TypeVar
+from typing import Final, Protocol, TextIO, TypeVar
 
 import anyio
 from lightkube.resources.apps_v1 import Deployment
@@ -149,8 +149,7 @@ class Timeline:
         if after is None:
             self.thing("ConfigMap", "gone", "dim")
         elif before is None:
-            data: Mapping[str, str] = after.data or {}
-            self.thing("ConfigMap", f"created: {', '.join(data)}")
+            self.thing("ConfigMap", f"created: {', '.join(_keys(after))}")
 
     def _event(self, before: Event | None, after: Event | None) -> None:
         if after is None or after.involvedObject.kind != "WebApp":
@@ -158,6 +157,17 @@ class Timeline:
         times = f" (x{after.count})" if (after.count or 1) > 1 else ""
         warning = after.type == "Warning"
         self.thing("Event", f"{after.reason}: {after.message}{times}", *(["red"] if warning else []))
+
+
+class _HasData(Protocol):
+    """Typed: lightkube declares the map as a bare `dict`."""
+
+    @property
+    def data(self) -> Mapping[str, str] | None: ...
+
+
+def _keys(item: _HasData) -> list[str]:
+    return list(item.data or ())
 
 
 def _serving(deployment: Deployment) -> int:

@@ -54,6 +54,7 @@ from opsdk import (
     setup,
 )
 from opsdk.models import PrintColumn
+from opsdk.protocols import MetadataView
 from opsdk.types import ConditionStatus, Preconditions
 
 GROUP: Final = "apps.example.com"
@@ -87,11 +88,11 @@ class WebApp(
     version="v1",
     short_names=["wa"],
     print_columns=[
-        PrintColumn("State", ".status.state"),
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status'),
-        PrintColumn("Replicas", ".status.readyReplicas", type="integer"),
-        PrintColumn("Image", ".status.image"),
-        PrintColumn("Age", ".metadata.creationTimestamp", type="date"),
+        PrintColumn(name="State", json_path=".status.state"),
+        PrintColumn(name="Ready", json_path='.status.conditions[?(@.type=="Ready")].status'),
+        PrintColumn(name="Replicas", json_path=".status.readyReplicas", type="integer"),
+        PrintColumn(name="Image", json_path=".status.image"),
+        PrintColumn(name="Age", json_path=".metadata.creationTimestamp", type="date"),
     ],
 ):
     """A web application that follows its spec."""
@@ -116,6 +117,11 @@ def name_of(webapp: WebApp) -> str:
     if not webapp.metadata.name:
         raise ValueError("a webapp that was read from the server has a name")
     return webapp.metadata.name
+
+
+def annotations_of(metadata: MetadataView | None) -> dict[str, str]:
+    """Typed: lightkube declares the map as a bare `dict`."""
+    return {} if metadata is None else dict(metadata.annotations or {})
 
 
 def labels(webapp: WebApp) -> dict[str, str]:
@@ -170,20 +176,25 @@ def build_deployment(webapp: WebApp) -> list[Deployment]:
 
 
 def update_deployment(webapp: WebApp, existing: Deployment) -> Deployment:
-    """Sets what the spec says and leaves the rest, such as what others annotate or inject, as it is."""
+    """Sets what the spec says, and only that: what the server has filled in or others have put there stays."""
     wanted = pod_template(webapp)
     existing.spec.replicas = webapp.spec.replicas
     template = existing.spec.template
     template.metadata = template.metadata or ObjectMeta()
-    template.metadata.annotations = {**(template.metadata.annotations or {}), CONFIG_HASH: config_hash(webapp)}
+    template.metadata.annotations = {**annotations_of(template.metadata), CONFIG_HASH: config_hash(webapp)}
     if template.spec is None or wanted.spec is None:
         existing.spec.template = wanted
         return existing
-    template.spec.volumes = wanted.spec.volumes
+    if bool(template.spec.volumes) != bool(wanted.spec.volumes):
+        template.spec.volumes = wanted.spec.volumes
+    (new,) = wanted.spec.containers
     for container in template.spec.containers:
-        if container.name == "web":
-            (new,) = wanted.spec.containers
-            container.image, container.ports, container.volumeMounts = new.image, new.ports, new.volumeMounts
+        if container.name == new.name:
+            container.image = new.image
+            if bool(container.volumeMounts) != bool(new.volumeMounts):
+                container.volumeMounts = new.volumeMounts
+            for port in container.ports or []:
+                port.containerPort = webapp.spec.port
     return existing
 
 
@@ -357,8 +368,7 @@ class WebAppReconciler:
         deployment = await self.deployment(webapp)
         if deployment is None:
             return False  # a child that somebody deleted is put back by `follow_spec`
-        template = deployment.spec.template.metadata
-        hashed = None if template is None else (template.annotations or {}).get(CONFIG_HASH)
+        hashed = annotations_of(deployment.spec.template.metadata).get(CONFIG_HASH)
         return (
             image_of(deployment) != webapp.spec.image
             or deployment.spec.replicas != webapp.spec.replicas
