@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+import msgspec
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic.alias_generators import to_camel
+from pydantic.errors import PydanticSchemaGenerationError
+from pydantic_core import CoreSchema
+
+from opsdk.errors import ResourceDefinitionError
+from opsdk.models.structs import K8sStruct
 
 __all__ = ["Model", "NoStatus"]
 
@@ -34,6 +40,30 @@ class Model(BaseModel):
         serialize_by_alias=True,
         use_attribute_docstrings=True,
     )
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /) -> CoreSchema:
+        try:
+            return handler(source)
+        except PydanticSchemaGenerationError as error:
+            for name, field in cls.__pydantic_fields__.items():
+                annotated = any(isinstance(entry, K8sStruct) for entry in field.metadata)
+                struct = None if annotated else _bare_struct(field.annotation)
+                if struct is not None:
+                    raise ResourceDefinitionError(
+                        f"{cls.__qualname__}.{name}: {struct.__name__} is a struct, which pydantic does not know; "
+                        f"write K8s[{struct.__name__}] (from opsdk.models)"
+                    ) from error
+            raise
+
+
+def _bare_struct(annotation: object) -> type | None:
+    """The first struct in an annotation that is not wrapped in `K8s`."""
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return annotation
+    if get_origin(annotation) is Annotated and any(isinstance(entry, K8sStruct) for entry in get_args(annotation)):
+        return None
+    return next((found for inner in get_args(annotation) if (found := _bare_struct(inner)) is not None), None)
 
 
 class NoStatus(Model):

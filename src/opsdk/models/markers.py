@@ -77,7 +77,11 @@ class ListMap(_Marker):
 @final
 @dataclass(frozen=True, slots=True)
 class ListSet(_Marker):
-    """A list of scalars without repetition; server-side apply merges it value by value."""
+    """A list of scalars without repetition; server-side apply merges it value by value.
+
+    Better on a `list` than as a `set`: the order of a Python set is another one in each process, and so would be what
+    is written.
+    """
 
     def _extra(self) -> Mapping[str, Json]:
         return {"x-kubernetes-list-type": "set"}

@@ -213,7 +213,7 @@ def kinds_and_objects(draw: st.DrawFn) -> tuple[type[KubeObject], KubeObject]:
 
 @given(kinds_and_objects())
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
-def test_the_schema_of_a_model_is_structural_and_accepts_what_the_model_writes(
+def test_m01_the_schema_of_a_model_is_structural_and_accepts_what_the_model_writes(
     made: tuple[type[KubeObject], KubeObject],
 ) -> None:
     kind, obj = made
