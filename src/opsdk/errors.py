@@ -139,7 +139,7 @@ class ApiStatusError(ApiError):
         self.server_message = message
         self.kind = kind
         self.name = name
-        self.causes = tuple(causes)
+        self.causes: tuple[StatusCause, ...] = tuple(causes)
         self.retry_after = retry_after
         self.request = request
         where = f"{request}: " if request else ""
@@ -265,7 +265,7 @@ class InvalidStateMachineError(OpsdkError, ValueError):
 
     def __init__(self, kind: str, faults: Sequence[str]) -> None:
         self.kind = kind
-        self.faults = tuple(faults)
+        self.faults: tuple[str, ...] = tuple(faults)
         super().__init__(f"state machine of {kind}: " + "; ".join(self.faults))
 
 
@@ -278,7 +278,7 @@ class InvalidOwnedResourcesError(OpsdkError, ValueError):
 
     def __init__(self, kind: str, faults: Sequence[str]) -> None:
         self.kind = kind
-        self.faults = tuple(faults)
+        self.faults: tuple[str, ...] = tuple(faults)
         super().__init__(f"owned resources of {kind}: " + "; ".join(self.faults))
 
 
@@ -292,7 +292,7 @@ class UndeclaredKindError(OpsdkError, LookupError):
 
     def __init__(self, kind: str, declared: Sequence[str]) -> None:
         self.kind = kind
-        self.declared = tuple(declared)
+        self.declared: tuple[str, ...] = tuple(declared)
         super().__init__(f"{kind} is not an owned kind here; declared are: {', '.join(declared) or 'none'}")
 
 
@@ -334,7 +334,7 @@ class UnknownStateError(TerminalError):
         self.kind = kind
         self.name = name
         self.state = state
-        self.known = tuple(known)
+        self.known: tuple[str, ...] = tuple(known)
         super().__init__(
             f"{kind} {name} is in state {state!r}, which its state machine does not have; known are: "
             f"{', '.join(known)}. Add the state, or set status.state to a known one"
@@ -379,11 +379,11 @@ class NotReadyError(OpsdkError):
         if requeue_after is not None and requeue_after < timedelta(0):
             msg = f"requeue_after is {requeue_after}; it must not be negative"
             raise ValueError(msg)
-        self.reason = reason or self.default_reason
+        self.reason: str = reason or self.default_reason
         self._message = message
         self.requeue_after = requeue_after
         if err is not None:
-            self.__cause__ = err
+            object.__setattr__(self, "__cause__", err)  # an assignment would declare the attribute anew
         super().__init__(self.reason, message)
 
     @property
