@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 from pydantic import BaseModel
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import PydanticOmit, PydanticSerializationError, core_schema, to_jsonable_python
+from pydantic_core import PydanticSerializationError, core_schema, to_jsonable_python
 
 from opsdk.errors import CrdSchemaError
 from opsdk.models._struct_schema import Schema
@@ -38,13 +37,17 @@ _TYPES: Mapping[type, str] = {str: "string", bool: "boolean", int: "integer", fl
 _OPEN = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING = "x-kubernetes-int-or-string"
 _RULES = "x-kubernetes-validations"
+_INVALID = "x-opsdk-invalid"
 _MISSING: Any = object()
 _EMPTY: Mapping[type, object] = {list: [], dict: {}}
 
 
 @final
 class _Generator(GenerateJsonSchema):
-    """Pydantic's generator, which leaves out what a default factory makes, and the names of models in references."""
+    """Pydantic's generator, with what default factories make, and with faults left for the walk, which knows where."""
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> JsonSchemaValue:
+        return {_INVALID: error_info}
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         out = super().default_schema(schema)
@@ -92,14 +95,7 @@ def structural_schema(model: type[BaseModel], *, status: str | None = None) -> S
     Raises:
         CrdSchemaError: Something in the model has none; the text names the field and the way out.
     """
-    try:
-        schema = model.model_json_schema(by_alias=True, schema_generator=_Generator, mode="validation")
-    except (PydanticInvalidForJsonSchema, PydanticUserError, PydanticOmit) as error:
-        reason = getattr(error, "message", None) or str(error)
-        raise CrdSchemaError(
-            f"{model.__qualname__}: a field has no JSON schema: {reason}. Give its type a schema with "
-            "WithJsonSchema(...), or annotate it with PreserveUnknown() on Any"
-        ) from error
+    schema = model.model_json_schema(by_alias=True, schema_generator=_Generator, mode="validation")
     definitions: dict[str, Schema] = schema.pop("$defs", {})
     return _Walk(definitions, status).schema(schema, _At(model.__qualname__, ""), ())
 
@@ -117,6 +113,13 @@ class _Walk:
         if len(s.get("allOf", ())) == 1:
             inner = s.pop("allOf")[0]
             return self.schema({**inner, **s}, at, within)
+        if _INVALID in s:
+            if s.get(_OPEN) is True:
+                return self._open(s, at)
+            raise at.error(
+                f"its type has no JSON schema ({s[_INVALID]}); say one with WithJsonSchema(...), or annotate the field "
+                "with PreserveUnknown()"
+            )
         if s.get(_INT_OR_STRING):
             return self._int_or_string(s, s.get("pattern"), at)
         for key in ("anyOf", "oneOf"):

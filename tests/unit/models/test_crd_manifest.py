@@ -139,6 +139,12 @@ def test_the_root_schema_leaves_metadata_to_the_server() -> None:
     ]
 
 
+def test_a_class_without_a_docstring_has_no_description() -> None:
+    schema = version(Role)["schema"]["openAPIV3Schema"]
+    assert "description" not in schema
+    assert "description" not in schema["properties"]["spec"]
+
+
 def test_a_status_model_means_a_status_subresource() -> None:
     assert version(Role)["subresources"] == {"status": {}}
     assert "subresources" not in version(Plain)
