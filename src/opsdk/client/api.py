@@ -239,6 +239,11 @@ class ApiClient:
         """Under which name writes are recorded, unless a call says another."""
         return self._field_manager
 
+    @property
+    def dry_run(self) -> bool:
+        """Whether writes are only tried, unless a call says otherwise."""
+        return self._dry_run
+
     async def aclose(self) -> None:
         """Close the transport."""
         await self._transport.aclose()
@@ -509,6 +514,33 @@ class ApiClient:
             NotFoundError: There is none of that name.
             ConflictError: A precondition does not hold.
         """
+        await self.delete_raw(
+            kind,
+            name,
+            namespace=namespace,
+            preconditions=preconditions,
+            propagation=propagation,
+            grace_period=grace_period,
+            dry_run=dry_run,
+        )
+
+    async def delete_raw(
+        self,
+        kind: type[T],
+        name: str,
+        *,
+        namespace: str | None = None,
+        preconditions: Preconditions | None = None,
+        propagation: PropagationPolicy | None = None,
+        grace_period: timedelta | None = None,
+        dry_run: bool | None = None,
+    ) -> bytes:
+        """Like `delete`, and return the server's answer: a Status when the object is gone, else the object as it stays.
+
+        Raises:
+            NotFoundError: There is none of that name.
+            ConflictError: A precondition does not hold.
+        """
         info = resource_of(kind)
         path = info.path(namespace=namespace_of_call(info, namespace, name=name), name=name)
         options = self._delete_options(propagation, dry_run)
@@ -521,7 +553,9 @@ class ApiClient:
             conditions["resourceVersion"] = preconditions.resource_version
         if conditions:
             options["preconditions"] = conditions
-        await self._raw.request("DELETE", path, body=msgspec.json.encode(options), preconditioned=bool(conditions))
+        return await self._raw.request(
+            "DELETE", path, body=msgspec.json.encode(options), preconditioned=bool(conditions)
+        )
 
     async def delete_collection(
         self,

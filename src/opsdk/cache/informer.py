@@ -1,0 +1,285 @@
+"""One kind, kept in a store, with handlers that are told what changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, final
+
+import anyio
+from typing_extensions import TypeVar
+
+from opsdk.cache.changes import Cached, Change, Handler, ObjectAdded
+from opsdk.cache.header import order_of
+from opsdk.cache.overlay import Overlay
+from opsdk.cache.reflector import Reflector, ReflectorOptions
+from opsdk.cache.selectors import Selector, selector_of
+from opsdk.cache.store import Key, MalformedHook, Store, key_of
+from opsdk.client import ApiClient, RawEvent
+from opsdk.errors import ApiError
+from opsdk.models import ResourceInfo, resource_of
+from opsdk.protocols import KubeObject
+from opsdk.types import LabelSelector, Request
+
+__all__ = ["Informer"]
+
+T = TypeVar("T", bound=KubeObject)
+
+logger = logging.getLogger(__name__)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sink:
+    """Lets a reflector at an informer's private side."""
+
+    list_started: Callable[[], None]
+    page: Callable[[Sequence[bytes]], None]
+    list_ended: Callable[[str], None]
+    event: Callable[[RawEvent], str]
+    alive: Callable[[str | None], None]
+    failed: Callable[[ApiError], None]
+
+
+@final
+class Informer(Generic[T]):
+    """Follows one kind, in one namespace or all, and keeps what it finds in a store.
+
+    Guarantees: handlers are told of each object's changes in order, after the store has them. Once synced it stays
+    synced: while the server cannot be read, the last known state is served, and `freshness` and `last_error` say so.
+
+    Args:
+        client: How to reach the server.
+        kind: The class of the objects.
+        namespace: None: all namespaces.
+        labels: Only objects that match; None: all.
+        options: How to talk to the server.
+        malformed: Is told about objects that do not fit their model.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        kind: type[T],
+        *,
+        namespace: str | None = None,
+        labels: LabelSelector | None = None,
+        options: ReflectorOptions | None = None,
+        malformed: MalformedHook | None = None,
+    ) -> None:
+        self._kind = kind
+        self._resource = resource_of(kind)
+        self._namespace = namespace
+        self._selector = selector_of(labels)
+        self._store = Store(kind, keep_manager=client.field_manager, malformed=malformed)
+        self._overlay = Overlay[T]()
+        self._reflector = Reflector(
+            client.raw,
+            self._resource,
+            _Sink(
+                list_started=self._list_started,
+                page=self._page,
+                list_ended=self._list_ended,
+                event=self._event,
+                alive=self._alive,
+                failed=self._failed,
+            ),
+            namespace=namespace,
+            labels=str(self._selector) or None,
+            options=options,
+        )
+        self._handlers: list[Handler[T]] = []
+        self._synced = False
+        self._sync_event: anyio.Event | None = None
+        self._heard_at: float | None = None
+        self._error: ApiError | None = None
+        self._seen: set[Key] = set()
+
+    def __repr__(self) -> str:
+        return f"<Informer of {self.describe()}>"
+
+    def describe(self) -> str:
+        """What it follows, for people: kind, namespace, selector."""
+        where = "" if self._namespace is None else f" in {self._namespace}"
+        which = f" with {self._selector}" if self._selector else ""
+        return f"{self._resource}{where}{which}"
+
+    @property
+    def kind(self) -> type[T]:
+        """The class of the objects."""
+        return self._kind
+
+    @property
+    def resource(self) -> ResourceInfo:
+        """The kind."""
+        return self._resource
+
+    @property
+    def namespace(self) -> str | None:
+        """The namespace that is followed; None: all."""
+        return self._namespace
+
+    @property
+    def selector(self) -> Selector:
+        """Which objects are followed; empty: all."""
+        return self._selector
+
+    @property
+    def store(self) -> Store[T]:
+        """What the watch has shown. Without what this process wrote since; `read` and `select` have that."""
+        return self._store
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list is complete."""
+        return self._synced
+
+    @property
+    def last_error(self) -> ApiError | None:
+        """Why the server cannot be read now; None when it can."""
+        return self._error
+
+    @property
+    def freshness(self) -> timedelta:
+        """How long ago the server was last heard of: a list, a watch that began, an event, a bookmark.
+
+        Before it was heard of at all: how long that has been tried. Call it on the loop.
+        """
+        if self._heard_at is None:
+            return timedelta(0)
+        return timedelta(seconds=max(anyio.current_time() - self._heard_at, 0.0))
+
+    def add_handler(self, handler: Handler[T], /) -> None:
+        """Tell `handler` what changes from now on, and first, as initial, of what is there already."""
+        self._handlers.append(handler)
+        for cached in self._store.select():
+            self._tell(handler, ObjectAdded(new=cached, initial=True))
+
+    def remove_handler(self, handler: Handler[T], /) -> None:
+        """Tell `handler` nothing more. Harmless when it is not told anything."""
+        if handler in self._handlers:
+            self._handlers.remove(handler)
+
+    def covers(self, namespace: str | None, /) -> bool:
+        """Whether all objects of the namespace (None: of all namespaces) are in the store."""
+        return not self._selector and (self._namespace is None or self._namespace == namespace)
+
+    async def wait_synced(self) -> None:
+        """Wait until the first list is complete. Needs the informer to run, in this task's loop."""
+        if self._synced:
+            return
+        if self._sync_event is None:
+            self._sync_event = anyio.Event()
+        await self._sync_event.wait()
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        self._heard_at = anyio.current_time()
+        await self._reflector.run()
+
+    # Reading, with what this process wrote.
+
+    def read(self, request: Request, /) -> Cached[T] | None:
+        """The object, as last seen or as last written by this process, whichever is newer; None: there is none."""
+        key = key_of(request)
+        return self._in_reach(self._overlay.over(key, self._store.cached(request)))
+
+    def select(self, *, namespace: str | None = None, labels: Selector | None = None) -> list[Cached[T]]:
+        """The objects of a namespace, or of all, whose labels match, with what this process wrote; in no order."""
+        if not len(self._overlay):
+            return list(self._store.select(namespace=namespace, labels=labels))
+        touched = set(self._overlay.keys())
+        found = [
+            cached
+            for cached in self._store.select(namespace=namespace, labels=labels)
+            if (cached.header.namespace or "", cached.header.name) not in touched
+        ]
+        for place, name in touched:
+            if namespace is not None and place != namespace:
+                continue
+            cached = self.read(Request(name, place or None))
+            if cached is not None and (labels is None or labels.matches(cached.header.labels)):
+                found.append(cached)
+        return found
+
+    def wrote(self, raw: bytes, /) -> None:
+        """This process wrote an object, and the server answered with this."""
+        written = self._store.read(raw)
+        if written is not None and self._reaches(written):
+            self._overlay.wrote((written.header.namespace or "", written.header.name), written)
+
+    def deleted(self, request: Request, uid: str, /) -> None:
+        """This process deleted an object, and the server says that it is gone."""
+        self._overlay.deleted(key_of(request), uid)
+
+    def _reaches(self, cached: Cached[T]) -> bool:
+        return self._namespace is None or cached.header.namespace == self._namespace
+
+    def _in_reach(self, cached: Cached[T] | None) -> Cached[T] | None:
+        return cached if cached is not None and self._selector.matches(cached.header.labels) else None
+
+    # What the reflector finds.
+
+    def _tell_all(self, changes: Sequence[Change[T]]) -> None:
+        for change in changes:
+            for handler in tuple(self._handlers):
+                self._tell(handler, change)
+
+    def _tell(self, handler: Handler[T], change: Change[T]) -> None:
+        try:
+            handler(change)
+        except Exception:
+            logger.exception("%s: a handler failed", self.describe())
+
+    def _list_started(self) -> None:
+        self._seen = set()
+        self._overlay.list_started()
+
+    def _page(self, items: Sequence[bytes]) -> None:
+        self._alive(None)
+        for item in items:
+            cached = self._store.read(item)
+            if cached is not None:
+                self._seen.add((cached.header.namespace or "", cached.header.name))
+                self._tell_all(self._store.put(cached, initial=not self._synced))
+
+    def _list_ended(self, resource_version: str) -> None:
+        seen, self._seen = self._seen, set()
+        self._overlay.list_ended(order_of(resource_version))
+        self._tell_all(self._store.discard_others(seen))
+        self._alive(None)
+        if not self._synced:
+            self._synced = True
+            logger.debug("%s: synced, %d objects", self.describe(), len(self._store))
+            if self._sync_event is not None:
+                self._sync_event.set()
+
+    def _event(self, event: RawEvent) -> str:
+        cached = self._store.read(event.object)
+        if cached is None:
+            self._alive(None)
+            return ""
+        header = cached.header
+        key = (header.namespace or "", header.name)
+        if event.type == "DELETED":
+            changes = self._store.discard(cached)
+            self._overlay.saw_deletion(key, header.uid)
+        else:
+            changes = self._store.put(cached)
+        self._alive(header.resource_version)
+        self._tell_all(changes)
+        return header.resource_version
+
+    def _alive(self, resource_version: str | None) -> None:
+        self._heard_at = anyio.current_time()
+        if self._error is not None:
+            logger.info("%s: the server can be read again", self.describe())
+            self._error = None
+        if resource_version is not None:
+            self._overlay.caught_up(order_of(resource_version))
+
+    def _failed(self, error: ApiError) -> None:
+        self._error = error
+        logger.warning("%s: cannot list or watch: %s", self.describe(), error)

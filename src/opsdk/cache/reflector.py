@@ -1,0 +1,245 @@
+"""Follows one kind at the API server: lists it by pages, then watches, for ever.
+
+Guarantees:
+    * All that happens to the objects reaches the sink, if not as itself then as the difference that a list finds.
+    * A list that fails half-way is started over; the sink hears of its end only when it was complete.
+    * However a watch ends, it is resumed from the last version seen; only a version that has become too old needs a
+      new list. Failures and empty watches back off, with jitter.
+    * A peer that is silent for longer than the inactivity limit is given up.
+
+Not promised: that every single version of an object is seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, Protocol, final
+
+import anyio
+import msgspec
+
+from opsdk.cache.header import order_of
+from opsdk.client import RawClient, RawEvent
+from opsdk.errors import ApiError, ApiProtocolError, ApiStatusError, GoneError
+from opsdk.models import ResourceInfo
+
+__all__ = ["Reflector", "ReflectorOptions", "ReflectorSink"]
+
+logger = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_SECONDS: Final = 0.8
+_LONGEST_BACKOFF_SECONDS: Final = 30.0
+_LONG_WATCH_SECONDS: Final = 10.0
+"""A watch that lasted so long ended for good reasons."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectorOptions:
+    """How a reflector talks to the server.
+
+    Args:
+        page_size: Objects in one page of a list. Default 500.
+        watch_timeout: The server is asked to end a watch after this long, up to twice, at random. Default 5 min.
+        inactivity: A watch that is silent for longer is given up. Default 90 s: servers send a bookmark about once a
+            minute, which a limit of one minute would cut off.
+    """
+
+    page_size: int = 500
+    watch_timeout: timedelta = timedelta(minutes=5)
+    inactivity: timedelta = timedelta(seconds=90)
+
+
+class ReflectorSink(Protocol):
+    """Where a reflector's findings go."""
+
+    def list_started(self) -> None:
+        """A list begins, or begins again: forget the pages of the one before."""
+        ...
+
+    def page(self, items: Sequence[bytes], /) -> None:
+        """One page of it."""
+        ...
+
+    def list_ended(self, resource_version: str, /) -> None:
+        """It is complete: what was in none of its pages is gone."""
+        ...
+
+    def event(self, event: RawEvent, /) -> str:
+        """A watch event other than a bookmark; returns the object's resourceVersion, empty if it has none."""
+        ...
+
+    def alive(self, resource_version: str | None, /) -> None:
+        """The server was heard of. With a version: everything up to it has been seen."""
+        ...
+
+    def failed(self, error: ApiError, /) -> None:
+        """The server could not be read; it will be tried again."""
+        ...
+
+
+class _BookmarkMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _BookmarkMeta
+
+
+_BOOKMARKS: Final = msgspec.json.Decoder(_Bookmark)
+
+
+@final
+class _Backoff:
+    """Waits that double, with jitter."""
+
+    def __init__(self, source: random.Random) -> None:
+        self._random = source
+        self._failures = 0
+
+    def reset(self) -> None:
+        self._failures = 0
+
+    def next_seconds(self) -> float:
+        seconds = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 16), _LONGEST_BACKOFF_SECONDS)
+        self._failures += 1
+        return seconds * self._random.uniform(0.7, 1.3)
+
+
+@final
+class Reflector:
+    """Keeps a sink up to date with one kind, in one namespace or all, with or without a label selector.
+
+    Args:
+        raw: Sends the requests.
+        resource: The kind.
+        sink: Is told what is found; called on the loop.
+        namespace: None: all namespaces.
+        labels: A selector; None: all objects.
+        options: See `ReflectorOptions`.
+        source: Where jitter comes from; for tests.
+    """
+
+    def __init__(
+        self,
+        raw: RawClient,
+        resource: ResourceInfo,
+        sink: ReflectorSink,
+        *,
+        namespace: str | None = None,
+        labels: str | None = None,
+        options: ReflectorOptions | None = None,
+        source: random.Random | None = None,
+    ) -> None:
+        self._raw = raw
+        self._resource = resource
+        self._sink = sink
+        self._namespace = namespace
+        self._labels = labels
+        self._options = ReflectorOptions() if options is None else options
+        self._random = random.Random() if source is None else source  # noqa: S311 - jitter, not a secret
+        self._backoff = _Backoff(self._random)
+        self._version = ""
+        self._progressed = False
+
+    async def run(self) -> None:
+        """Follow the kind until cancelled."""
+        while True:
+            began = anyio.current_time()
+            self._progressed = False
+            failure: ApiError | None = None
+            try:
+                if not self._version:
+                    await self._list()
+                    continue
+                await self._watch()
+            except GoneError as error:
+                logger.info("%s: listing again: %s", self._resource, error)
+                self._version = ""
+                failure = error
+            except ApiError as error:
+                self._sink.failed(error)
+                failure = error
+            lasted = anyio.current_time() - began
+            if self._progressed or lasted >= _LONG_WATCH_SECONDS:
+                self._backoff.reset()
+            if failure is not None or lasted < _LONG_WATCH_SECONDS:
+                await self._pause(failure)
+
+    async def _pause(self, error: ApiError | None) -> None:
+        seconds = self._backoff.next_seconds()
+        if isinstance(error, ApiStatusError) and error.retry_after is not None:
+            seconds = max(seconds, min(error.retry_after.total_seconds(), _LONGEST_BACKOFF_SECONDS))
+        await anyio.sleep(seconds)
+
+    async def _list(self) -> None:
+        limit: int | None = self._options.page_size
+        expired = 0
+        while True:
+            self._sink.list_started()
+            token = ""
+            version = ""
+            try:
+                while True:
+                    # Without a version: the newest state, never "too large a resource version".
+                    page = await self._raw.list_page(
+                        self._resource,
+                        namespace=self._namespace,
+                        labels=self._labels,
+                        limit=limit,
+                        continue_token=token or None,
+                    )
+                    self._sink.page(page.items)
+                    version = version or page.resource_version
+                    token = page.continue_token
+                    if not token:
+                        break
+            except GoneError:
+                if not token:
+                    raise
+                expired += 1
+                # The second time in one piece, which cannot expire.
+                limit = self._options.page_size if expired == 1 else None
+                continue
+            if not version:
+                msg = f"the list of {self._resource} has no resourceVersion to watch from"
+                raise ApiProtocolError(msg)
+            self._version = version
+            self._sink.list_ended(version)
+            return
+
+    async def _watch(self) -> None:
+        options = self._options
+        async with self._raw.watch(
+            self._resource,
+            namespace=self._namespace,
+            labels=self._labels,
+            resource_version=self._version,
+            timeout=options.watch_timeout * self._random.uniform(1.0, 2.0),
+            inactivity=options.inactivity,
+        ) as events:
+            self._sink.alive(None)
+            async for event in events:
+                if event.type == "BOOKMARK":
+                    version = _bookmark_version(event.object)
+                    self._move(version)
+                    self._sink.alive(version or None)
+                else:
+                    self._move(self._sink.event(event))
+
+    def _move(self, version: str) -> None:
+        if version and version != self._version and order_of(version) >= order_of(self._version):
+            self._version = version
+            self._progressed = True
+
+
+def _bookmark_version(raw: bytes) -> str:
+    try:
+        return _BOOKMARKS.decode(raw).metadata.resource_version
+    except msgspec.MsgspecError as error:
+        msg = f"a bookmark cannot be read: {error}"
+        raise ApiProtocolError(msg) from error

@@ -1,0 +1,296 @@
+"""Objects of one kind as bytes, with a small header each, decoded when somebody reads them.
+
+Guarantees: each read hands out an object of its own, so nobody can spoil the cache by changing one. The bytes and
+headers are not tracked by the garbage collector.
+
+Not promised: that an object fits its model: whether it does is found out when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Generic, TypeAlias, final
+
+import msgspec
+from typing_extensions import TypeVar
+
+from opsdk.cache.changes import Cached, Change, ObjectAdded, ObjectDeleted, ObjectModified
+from opsdk.cache.header import Header, read_document
+from opsdk.cache.selectors import Selector
+from opsdk.errors import DecodeError
+from opsdk.models import codec_of, resource_of
+from opsdk.protocols import KubeObject
+from opsdk.types import Request
+
+__all__ = ["IndexFunction", "Key", "Malformed", "MalformedHook", "Store"]
+
+T = TypeVar("T", bound=KubeObject)
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace (empty for cluster-scoped objects) and name. Tuples of text are not tracked by the collector."""
+
+IndexFunction: TypeAlias = Callable[[Cached[T]], Iterable[str]]
+"""The values under which an object is found. Called when the object changes; cheap if it needs the header only."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Malformed:
+    """An object that does not fit its model.
+
+    Args:
+        kind: Its class.
+        header: Its header, if at least that could be read.
+        error: Which field, and why.
+    """
+
+    kind: type[KubeObject]
+    header: Header | None
+    error: DecodeError
+
+
+MalformedHook: TypeAlias = Callable[[Malformed], None]
+"""Is told about an object that does not fit its model, once per resourceVersion."""
+
+
+class _Slot(msgspec.Struct, frozen=True, gc=False):
+    header: Header
+    raw: bytes
+
+
+@final
+class _Index(Generic[T]):
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self.keys: dict[str, set[Key]] = {}
+        self.values: dict[Key, tuple[str, ...]] = {}
+
+    def put(self, key: Key, values: Iterable[str]) -> None:
+        self.drop(key)
+        if found := tuple(values):
+            self.values[key] = found
+            for value in found:
+                self.keys.setdefault(value, set()).add(key)
+
+    def drop(self, key: Key) -> None:
+        for value in self.values.pop(key, ()):
+            if keys := self.keys.get(value):
+                keys.discard(key)
+                if not keys:
+                    del self.keys[value]
+
+
+def key_of(request: Request) -> Key:
+    """The key of the object that a request names."""
+    return request.namespace or "", request.name
+
+
+def _by_uid(cached: Cached[T]) -> Iterable[str]:
+    return (cached.header.uid,)
+
+
+def _by_owner(cached: Cached[T]) -> Iterable[str]:
+    return tuple({owner.uid for owner in cached.header.owners})
+
+
+_UID: Final = "uid"
+_OWNER: Final = "owner"
+
+
+@final
+class Store(Generic[T]):
+    """The objects of one kind. Written by one informer, read by anybody on the loop.
+
+    Args:
+        kind: The class that objects are decoded to.
+        keep_manager: Whose server-side apply entry is kept of an object's managedFields; all others are cut.
+        malformed: Is told about objects that do not fit.
+    """
+
+    def __init__(
+        self, kind: type[T], *, keep_manager: str | None = None, malformed: MalformedHook | None = None
+    ) -> None:
+        self._kind = kind
+        self._resource = resource_of(kind)
+        self._codec = codec_of(kind)
+        self._keep_manager = keep_manager
+        self._hook = malformed
+        self._slots: dict[Key, _Slot] = {}
+        self._namespaces: dict[str, set[Key]] = {}
+        self._indexes: dict[str, _Index[T]] = {_UID: _Index(_by_uid), _OWNER: _Index(_by_owner)}
+        self._reported: dict[Key, tuple[str, str]] = {}
+
+    # Reading
+
+    @property
+    def kind(self) -> type[T]:
+        """The class of the objects."""
+        return self._kind
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __bool__(self) -> bool:
+        return True  # an empty store is a store
+
+    def __contains__(self, request: Request) -> bool:
+        return key_of(request) in self._slots
+
+    def cached(self, request: Request, /) -> Cached[T] | None:
+        """The object as the cache has it; None when there is none."""
+        return self._at(key_of(request))
+
+    def get(self, request: Request, /) -> T | None:
+        """The object, decoded; None when there is none.
+
+        Raises:
+            DecodeError: It does not fit its model.
+        """
+        found = self._at(key_of(request))
+        return None if found is None else self.decode(found)
+
+    def select(self, *, namespace: str | None = None, labels: Selector | None = None) -> Iterator[Cached[T]]:
+        """The objects of a namespace, or of all, whose labels match; in no order. As they are at the call."""
+        keys: Collection[Key] = self._slots if namespace is None else self._namespaces.get(namespace, ())
+        slots = [self._slots[key] for key in keys]
+        return (
+            Cached(slot.header, slot.raw, self._codec)
+            for slot in slots
+            if labels is None or labels.matches(slot.header.labels)
+        )
+
+    def by_uid(self, uid: str, /) -> Cached[T] | None:
+        """The object with that uid."""
+        return next(iter(self.by_index(_UID, uid)), None)
+
+    def owned_by(self, uid: str, /) -> list[Cached[T]]:
+        """The objects with an owner reference to that uid."""
+        return self.by_index(_OWNER, uid)
+
+    def by_index(self, name: str, value: str, /) -> list[Cached[T]]:
+        """The objects that a declared index finds under `value`.
+
+        Raises:
+            LookupError: No index of that name was declared.
+        """
+        index = self._indexes.get(name)
+        if index is None:
+            raise LookupError(f"{self._resource.kind} has no index {name!r}; declare it with add_index")
+        return [found for key in index.keys.get(value, ()) if (found := self._at(key)) is not None]
+
+    def add_index(self, name: str, function: IndexFunction[T], /) -> None:
+        """Declare an index. Objects that are there already are indexed at once.
+
+        Raises:
+            ValueError: There is one of that name.
+        """
+        if name in self._indexes:
+            msg = f"{self._resource.kind} already has an index {name!r}"
+            raise ValueError(msg)
+        index = _Index(function)
+        self._indexes[name] = index
+        for key, slot in self._slots.items():
+            index.put(key, self._values(index, Cached(slot.header, slot.raw, self._codec)))
+
+    def decode(self, cached: Cached[T], /) -> T:
+        """Decode an object of this store, and report it if it does not fit.
+
+        Raises:
+            DecodeError: It does not fit its model.
+        """
+        try:
+            return cached.decode()
+        except DecodeError as error:
+            self._report(cached.header, error)
+            raise
+
+    def decode_all(self, found: Iterable[Cached[T]], /) -> list[T]:
+        """Decode objects; those that do not fit are reported and left out."""
+        objects: list[T] = []
+        for cached in found:
+            try:
+                objects.append(self.decode(cached))
+            except DecodeError:
+                continue
+        return objects
+
+    # Writing: the informer's.
+
+    def read(self, raw: bytes, /) -> Cached[T] | None:
+        """A document as it would be stored; None, and a report, when not even its metadata can be read."""
+        try:
+            header, rest = read_document(raw, kind=self._resource.kind, keep_manager=self._keep_manager)
+        except DecodeError as error:
+            self._report(None, error)
+            return None
+        return Cached(header, rest, self._codec)
+
+    def put(self, new: Cached[T], /, *, initial: bool = False) -> list[Change[T]]:
+        """Store a version of an object, and say what that changes: nothing, if it is there already."""
+        key = (new.header.namespace or "", new.header.name)
+        old = self._at(key)
+        if old is not None and old.header.uid == new.header.uid:
+            if old.header.resource_version == new.header.resource_version or new.header.order < old.header.order:
+                return []
+            self._set(key, new)
+            return [ObjectModified(old=old, new=new)]
+        self._set(key, new)
+        added: Change[T] = ObjectAdded(new=new, initial=initial)
+        return [added] if old is None else [ObjectDeleted(old=old), added]
+
+    def discard(self, last: Cached[T], /) -> list[Change[T]]:
+        """Take out an object of which `last` is the last that is known, and say what that changes."""
+        key = (last.header.namespace or "", last.header.name)
+        old = self._at(key)
+        if old is None or old.header.uid != last.header.uid:
+            return []
+        self._drop(key)
+        return [ObjectDeleted(old=last)]
+
+    def discard_others(self, seen: Collection[Key], /) -> list[Change[T]]:
+        """Take out all objects but those seen, and say what that changes."""
+        gone = [key for key in self._slots if key not in seen]
+        changes: list[Change[T]] = []
+        for key in gone:
+            old = self._at(key)
+            if old is not None:
+                self._drop(key)
+                changes.append(ObjectDeleted(old=old))
+        return changes
+
+    def _at(self, key: Key) -> Cached[T] | None:
+        slot = self._slots.get(key)
+        return None if slot is None else Cached(slot.header, slot.raw, self._codec)
+
+    def _set(self, key: Key, new: Cached[T]) -> None:
+        self._slots[key] = _Slot(new.header, new.raw)
+        self._namespaces.setdefault(key[0], set()).add(key)
+        for index in self._indexes.values():
+            index.put(key, self._values(index, new))
+
+    def _drop(self, key: Key) -> None:
+        del self._slots[key]
+        self._reported.pop(key, None)
+        if keys := self._namespaces.get(key[0]):
+            keys.discard(key)
+            if not keys:
+                del self._namespaces[key[0]]
+        for index in self._indexes.values():
+            index.drop(key)
+
+    def _values(self, index: _Index[T], cached: Cached[T]) -> Iterable[str]:
+        try:
+            return index.function(cached)
+        except DecodeError as error:
+            self._report(cached.header, error)
+            return ()
+
+    def _report(self, header: Header | None, error: DecodeError) -> None:
+        key: Key = (error.namespace or "", error.name) if header is None else (header.namespace or "", header.name)
+        version = ("", str(error)) if header is None else (header.uid, header.resource_version)
+        if self._reported.get(key) == version:
+            return
+        self._reported[key] = version
+        if self._hook is not None:
+            self._hook(Malformed(kind=self._kind, header=header, error=error))
