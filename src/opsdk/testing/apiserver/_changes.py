@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
+from opsdk.testing.apiserver._builtin_fields import type_fault, unknown_fields
 from opsdk.testing.apiserver._calls import Call
 from opsdk.testing.apiserver._cluster import Cluster
 from opsdk.testing.apiserver._crds import CRD
 from opsdk.testing.apiserver._defaults import default_builtin, without_nulls
 from opsdk.testing.apiserver._fields import FieldError
-from opsdk.testing.apiserver._json import Document, Value, as_object, as_text, clone
+from opsdk.testing.apiserver._json import Document, Value, as_object, as_text
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._managed_fields import Manager, track, without_managed_fields
 from opsdk.testing.apiserver._metadata import (
@@ -24,7 +25,7 @@ from opsdk.testing.apiserver._metadata import (
 )
 from opsdk.testing.apiserver._namespaces import admit
 from opsdk.testing.apiserver._schema import default_crd, validate_crd
-from opsdk.testing.apiserver._status import already_exists, bad_request, conflict, invalid
+from opsdk.testing.apiserver._status import StatusError, already_exists, bad_request, conflict, invalid
 from opsdk.testing.apiserver._store import Stored
 from opsdk.testing.apiserver._validation import check_times, validate_builtin
 from opsdk.testing.apiserver._versions import from_storage, to_storage
@@ -231,7 +232,7 @@ class Writer:
                 error = FieldError(
                     "metadata.resourceVersion",
                     "FieldValueInvalid",
-                    "Invalid value: 0x0: must be specified for an update",
+                    "Invalid value: 0: must be specified for an update",
                 )
                 raise invalid(info, stored.name, [error], by_resource=True)
             return
@@ -255,14 +256,18 @@ class Writer:
         info = call.info
         schema = self._cluster.schema(info)
         if schema is not None:
-            sent = clone(document) if call.query.get("fieldValidation") == "Strict" else None
-            schema.prune(document)
-            if sent is not None:
-                _refuse_unknown(info, sent, document)
+            unknown = schema.prune(document)
+            if call.query.get("fieldValidation") == "Strict":
+                _refuse_unknown(info, unknown)
             schema.default(document)
             return
         if not info.builtin:
             return
+        fault = type_fault(info, document)
+        if fault is not None:
+            raise _not_decodable(info, fault)
+        if call.query.get("fieldValidation") == "Strict":
+            _refuse_unknown(info, unknown_fields(info, document))
         for name, value in document.items():
             if name != "metadata":
                 without_nulls(value)
@@ -314,26 +319,11 @@ def _untimed(document: Document) -> list[Value]:
     return [{name: value for name, value in as_object(entry).items() if name != "time"} for entry in entries]
 
 
-def _refuse_unknown(info: KindInfo, sent: Value, kept: Value) -> None:
-    unknown = sorted(_dropped(sent, kept, ""))
+def _refuse_unknown(info: KindInfo, unknown: Sequence[str]) -> None:
     if unknown:
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(
-            f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: '
-            f"strict decoding error: {listed}"
-        )
+        raise _not_decodable(info, f"strict decoding error: {listed}")
 
 
-def _dropped(sent: Value, kept: Value, path: str) -> list[str]:
-    found: list[str] = []
-    if isinstance(sent, dict) and isinstance(kept, dict):
-        for name, value in sent.items():
-            below = f"{path}.{name}" if path else name
-            if name not in kept:
-                found.append(below)
-            else:
-                found += _dropped(value, kept[name], below)
-    elif isinstance(sent, list) and isinstance(kept, list):
-        for index, (one, other) in enumerate(zip(sent, kept, strict=False)):
-            found += _dropped(one, other, f"{path}[{index}]")
-    return found
+def _not_decodable(info: KindInfo, why: str) -> StatusError:
+    return bad_request(f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: {why}')

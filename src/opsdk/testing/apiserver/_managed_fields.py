@@ -84,7 +84,7 @@ class _Entry:
         if self.subresource:
             text += f' with subresource "{self.subresource}"'
         if self.operation == "Update":
-            text += f" using {self.api_version}" + (f" at {self.time}" if self.time else "")
+            text += f" using {self.api_version}"
         return text
 
     def document(self) -> Document:

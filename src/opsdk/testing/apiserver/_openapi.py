@@ -7,20 +7,18 @@ their own schemas. kubectl looks into a kind's PATCH operation for `fieldValidat
 from __future__ import annotations
 
 import hashlib
-import importlib
-import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 from urllib.parse import unquote
 
-import lightkube.resources
 import msgspec
 import msgspec.inspect
-from lightkube.core.resource import GlobalResource, NamespacedResource, Resource, api_info
+from lightkube.core.resource import api_info
 from lightkube.models import meta_v1
 
+from opsdk.testing.apiserver._builtin_fields import model_of, resource_classes
 from opsdk.testing.apiserver._fields import Tree, entries, is_array, is_object, members, tree
 from opsdk.testing.apiserver._json import encode
 from opsdk.testing.apiserver._kinds import KindInfo, KindRegistry, builtin_kinds
@@ -227,34 +225,12 @@ def _builtin_name(info: KindInfo) -> str:
 
 
 @cache
-def _resources() -> tuple[type[Resource], ...]:
-    """Lightkube's classes of whole objects."""
-    found: list[type[Resource]] = []
-    for module_info in pkgutil.iter_modules(lightkube.resources.__path__):
-        module = importlib.import_module(f"lightkube.resources.{module_info.name}")
-        for value in vars(module).values():
-            candidate: object = value
-            if (
-                isinstance(candidate, type)
-                and issubclass(candidate, NamespacedResource | GlobalResource)
-                and "_api_info" in vars(candidate)
-            ):
-                found.append(candidate)
-    return tuple(found)
-
-
-@cache
 def _builtin_names() -> dict[tuple[str, str, str], str]:
     names: dict[tuple[str, str, str], str] = {}
-    for cls in _resources():
+    for cls in resource_classes():
         definition = api_info(cls).resource
-        names[definition.group, definition.version, definition.kind] = _type_name(_model_of(cls))
+        names[definition.group, definition.version, definition.kind] = _type_name(model_of(cls))
     return names
-
-
-def _model_of(cls: type[Resource]) -> type[object]:
-    """The model that a resource class extends."""
-    return next(each for each in cls.__mro__ if each.__module__.startswith("lightkube.models."))
 
 
 def _type_name(model: type[object]) -> str:
@@ -270,7 +246,7 @@ def _type_name(model: type[object]) -> str:
 def _builtin_schemas() -> Tree:
     """The schemas of all models that built-in kinds are made of, with `$ref`s to bare names."""
     found: Tree = {}
-    pending: list[type[object]] = [meta_v1.ListMeta, meta_v1.ObjectMeta, *map(_model_of, _resources())]
+    pending: list[type[object]] = [meta_v1.ListMeta, meta_v1.ObjectMeta, *map(model_of, resource_classes())]
     while pending:
         cls = pending.pop()
         name = _type_name(cls)

@@ -141,7 +141,10 @@ class Verbs:
         if document.get("kind") != call.info.kind or document.get("apiVersion") != call.info.api_version:
             check_type(call.info, document)
         metadata = document.get("metadata")
-        if isinstance(metadata, dict) and not metadata.get("name"):
+        if isinstance(metadata, dict):
+            name = as_text(metadata.get("name"))
+            if name and name != call.name:
+                raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
             metadata["name"] = call.name
         if call.subresource in _STATUS_LIKE:
             return self._writer.update_status(call, stored, document, _updater(call))
