@@ -230,6 +230,20 @@ def test_fields_of_types_that_are_defined_locally_work() -> None:
     assert gizmo.extra == Extra(size=3)
 
 
+class Early(CustomResource[WidgetSpec, WidgetStatus], group=GROUP, version="v1"):
+    later: Later | None = None
+
+
+class Later(Model):
+    size: int
+
+
+def test_a_field_may_refer_to_a_class_that_comes_later() -> None:
+    early = codec_of(Early).decode(b'{"spec":{},"later":{"size":3}}')
+    assert early.later == Later(size=3)
+    assert (early.apiVersion, early.kind, type(early.status)) == ("demo.example.com/v1", "Early", WidgetStatus)
+
+
 def test_pydantic_options_can_be_given_as_class_keywords() -> None:
     class Gizmo(CustomResource[WidgetSpec], group=GROUP, version="v1", title="A gizmo"):
         pass
