@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Generic, Protocol, TypeVar, final
 
@@ -26,6 +26,8 @@ from opsdk.errors import (
 )
 from opsdk.models import ResourceInfo, codec_of, metadata_of, request_of, view_of
 from opsdk.ownership._fields import applied_fields, owns_unwanted
+from opsdk.ownership._futile import Futile
+from opsdk.ownership._intent import Parts
 from opsdk.ownership._spelling import equivalent, lay_over
 from opsdk.ownership._wanted import Owner, Wanted, describe_owner, wanted_children
 from opsdk.protocols import Client, KubeObject
@@ -143,6 +145,7 @@ class TypedChildren(Generic[CR, Child]):
     finalizer: str | None
     apply: bool
     recreate: bool
+    futile: Futile = field(default_factory=Futile)
 
     def plan(self, cr: CR, owner: Owner, /) -> _Plan[CR, Child]:
         """See `Children`."""
@@ -343,25 +346,29 @@ class _Plan(Generic[CR, Child]):
 
     async def _patch(self, request: Request, existing: Child, update: Callable[[CR, Child], Child]) -> Child | None:
         base = self._client.snapshot(existing)
-        version = view_of(existing).resourceVersion
+        before, version = self._document(base.typed), view_of(existing).resourceVersion
+        parts = Parts(existing)
         changed = update(self._cr, existing)
-        before = self._document(base.typed)
-        if changed is not existing and view_of(changed).resourceVersion != version:
-            # Made from scratch, not from what exists: what it does not mention is none of its business.
-            changed = self._laid(before, changed)
+        changed = self._identified(request, changed)
+        after = self._document(codec_of(self._kind).encode(changed))
+        if changed is existing or view_of(changed).resourceVersion != version:
+            after = parts.intended(before, after, changed)
+            changed = codec_of(self._kind).decode(msgspec.json.encode(after))
+        if equivalent(before, after) or self._children.futile.has(existing, before, after):
+            return None
+        stored = await self._client.patch_from(base, changed)
+        if stored is not None and view_of(stored).resourceVersion == version:
+            self._children.futile.add(existing, before, after)
+        return stored
+
+    def _identified(self, request: Request, changed: Child) -> Child:
+        """What `update` returned, with the child's own name, our labels and our owner reference."""
         metadata = metadata_of(changed)
         if (metadata.name, metadata.namespace or request.namespace) != (request.name, request.namespace):
             raise ObjectError(f"update of {self._children.info.kind} {request} returned {request_of(changed)}")
         metadata.namespace = request.namespace
         self._owner.adopt(changed)
-        if equivalent(before, self._document(codec_of(self._kind).encode(changed))):
-            return None
-        return await self._client.patch_from(base, changed)
-
-    def _laid(self, before: JsonObject, desired: Child) -> Child:
-        codec = codec_of(self._kind)
-        merged = lay_over(before, self._document(codec.encode(desired, only_set=True)), keep_items=False)
-        return codec.decode(msgspec.json.encode(merged))
+        return changed
 
     async def _apply(self, child: Child, existing: Child) -> Child | None:
         codec, manager = codec_of(self._kind), self._children.binding.field_manager
@@ -369,7 +376,7 @@ class _Plan(Generic[CR, Child]):
         desired = self._document(codec.encode(child, only_set=True))
         owned = applied_fields(metadata_of(existing), manager)
         untracked = not metadata_of(existing).managedFields
-        as_wanted = equivalent(before, lay_over(before, desired, keep_items=True))
+        as_wanted = equivalent(before, lay_over(before, desired))
         if as_wanted and (untracked or (owned is not None and not owns_unwanted(owned, desired))):
             return None
         metadata_of(child).uid = view_of(existing).uid  # this incarnation, or a conflict

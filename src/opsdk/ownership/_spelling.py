@@ -15,7 +15,7 @@ from typing import Final
 from opsdk.patches import identities, is_array, is_object, same
 from opsdk.types import Json, JsonObject
 
-__all__ = ["equivalent", "lay_over"]
+__all__ = ["Path", "equivalent", "is_blank", "lay_over", "same_leaf", "written"]
 
 _WRITABLE_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 
@@ -63,27 +63,24 @@ _SUFFIXES: Final[Mapping[str, Fraction]] = {
     **{f"{suffix}i": Fraction(2 ** (10 * power)) for power, suffix in enumerate("KMGTPE", 1)},
 }
 
-_Path = tuple[str, ...]
+Path = tuple[str, ...]
 
 
 def equivalent(left: JsonObject, right: JsonObject) -> bool:
     """Whether two objects of one kind mean the same, apart from status and from what the server decides."""
-    return _equivalent(_written(left), _written(right), ())
+    return _equivalent(written(left), written(right), ())
 
 
-def lay_over(existing: JsonObject, desired: JsonObject, *, keep_items: bool) -> JsonObject:
+def lay_over(existing: JsonObject, desired: JsonObject) -> JsonObject:
     """`existing` with everything that `desired` says; where both mean the same, in the spelling of `existing`.
 
-    Args:
-        existing: The object as it is.
-        desired: What it is to have.
-        keep_items: Whether items of keyed lists that `desired` does not list stay.
+    Members and items of keyed lists that only `existing` has stay, for they may be somebody else's.
     """
-    merged = _laid_object(existing, {**_written(desired)}, (), keep_items=keep_items)
+    merged = _laid_object(existing, {**written(desired)}, ())
     return {**merged, "metadata": {**_members(existing, "metadata"), **_members(merged, "metadata")}}
 
 
-def _written(document: JsonObject) -> JsonObject:
+def written(document: JsonObject) -> JsonObject:
     metadata = _members(document, "metadata")
     kept = {name: value for name, value in document.items() if name not in {"apiVersion", "kind", "metadata", "status"}}
     return {**kept, "metadata": {name: metadata[name] for name in _WRITABLE_METADATA if name in metadata}}
@@ -94,22 +91,22 @@ def _members(document: JsonObject, name: str) -> JsonObject:
     return value if is_object(value) else {}
 
 
-def _equivalent(left: Json, right: Json, path: _Path) -> bool:
+def _equivalent(left: Json, right: Json, path: Path) -> bool:
     if is_object(left) and is_object(right):
         return all(_member_equivalent(left, right, name, path) for name in {*left, *right})
     if is_array(left) and is_array(right):
         return len(left) == len(right) and all(_equivalent(a, b, path) for a, b in zip(left, right, strict=True))
-    return _same_leaf(left, right, path)
+    return same_leaf(left, right, path)
 
 
-def _member_equivalent(left: JsonObject, right: JsonObject, name: str, path: _Path) -> bool:
+def _member_equivalent(left: JsonObject, right: JsonObject, name: str, path: Path) -> bool:
     one, other = left.get(name), right.get(name)
-    if _is_blank(one, name) and _is_blank(other, name):
+    if is_blank(one, name) and is_blank(other, name):
         return True
     return _equivalent(one, other, (*path, name))
 
 
-def _is_blank(value: Json, name: str) -> bool:
+def is_blank(value: Json, name: str) -> bool:
     """Whether a member means the same as its absence."""
     if value is None:
         return True
@@ -118,7 +115,7 @@ def _is_blank(value: Json, name: str) -> bool:
     return is_object(value) and not value and name in _PLAIN_MAPS
 
 
-def _same_leaf(left: Json, right: Json, path: _Path) -> bool:
+def same_leaf(left: Json, right: Json, path: Path) -> bool:
     if same(left, right):
         return True
     if not path or not _OPAQUE.isdisjoint(path[-2:]):
@@ -145,36 +142,32 @@ def _quantity(value: Json) -> Fraction | None:
     return amount * _SUFFIXES[suffix] if suffix else amount
 
 
-def _laid(existing: Json, desired: Json, path: _Path, *, keep_items: bool) -> Json:
+def _laid(existing: Json, desired: Json, path: Path) -> Json:
     if is_object(existing) and is_object(desired):
-        return _laid_object(existing, desired, path, keep_items=keep_items)
+        return _laid_object(existing, desired, path)
     if is_array(existing) and is_array(desired):
-        return _laid_array(existing, desired, path, keep_items=keep_items)
-    return existing if _same_leaf(existing, desired, path) else desired
+        return _laid_array(existing, desired, path)
+    return existing if same_leaf(existing, desired, path) else desired
 
 
-def _laid_object(existing: JsonObject, desired: JsonObject, path: _Path, *, keep_items: bool) -> JsonObject:
+def _laid_object(existing: JsonObject, desired: JsonObject, path: Path) -> JsonObject:
     result = dict(existing)
     for name, value in desired.items():
-        if _is_blank(value, name) and _is_blank(existing.get(name), name):
+        if is_blank(value, name) and is_blank(existing.get(name), name):
             continue
-        result[name] = _laid(existing.get(name), value, (*path, name), keep_items=keep_items)
+        result[name] = _laid(existing.get(name), value, (*path, name))
     return result
 
 
-def _laid_array(existing: Sequence[Json], desired: Sequence[Json], path: _Path, *, keep_items: bool) -> Sequence[Json]:
-    if keep_items and path[-1:] == ("finalizers",):
+def _laid_array(existing: Sequence[Json], desired: Sequence[Json], path: Path) -> Sequence[Json]:
+    if path[-1:] == ("finalizers",):
         return [*existing, *(item for item in desired if item not in existing)]
     keys = identities(existing, desired)
     if keys is None:
         if len(existing) != len(desired):
             return desired
-        return [_laid(old, new, path, keep_items=keep_items) for old, new in zip(existing, desired, strict=True)]
+        return [_laid(old, new, path) for old, new in zip(existing, desired, strict=True)]
     theirs = dict(zip(keys(0), existing, strict=True))
     wanted = dict(zip(keys(1), desired, strict=True))
-    laid = {
-        key: _laid(theirs[key], item, path, keep_items=keep_items) if key in theirs else item
-        for key, item in wanted.items()
-    }
-    # Who keeps what others have put into a list has no say in its order either.
-    return list(({**theirs, **laid} if keep_items else laid).values())
+    laid = {key: _laid(theirs[key], item, path) if key in theirs else item for key, item in wanted.items()}
+    return list({**theirs, **laid}.values())  # in their order, which is not ours to change

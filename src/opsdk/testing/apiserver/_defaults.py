@@ -46,9 +46,19 @@ def default_builtin(info: KindInfo, document: Document, old: Document | None, ad
         _new_namespace(document)
     if info.resource in _PHASES and old is None:
         document["status"] = {"phase": _PHASES[info.resource]}
+    if info.resource in _COUNTS and old is None:
+        document["status"] = dict.fromkeys(_COUNTS[info.resource], 0)
 
 
 _PHASES: Final = {"persistentvolumeclaims": "Pending", "persistentvolumes": "Pending"}
+# The fields of a status that Go writes even where nobody has set them.
+_COUNTS: Final = {
+    "daemonsets.apps": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
+    "poddisruptionbudgets.policy": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
+    "replicasets.apps": ("replicas",),
+    "replicationcontrollers": ("replicas",),
+    "statefulsets.apps": ("availableReplicas", "replicas"),
+}
 
 
 def _object(parent: Document, name: str) -> Document:

@@ -1,0 +1,127 @@
+"""What an `update` function means by the object that it returns.
+
+`update` gets a child as the server has it, full of values that the server filled in, and may change it in place
+(`existing.spec.replicas = 3`), put in a part made from scratch (`existing.spec = desired.spec`), or return an object
+made from scratch. What was changed in place is meant as it stands: a field that was emptied is to go. What was made
+from scratch says nothing about what it leaves out: the server's values stay. Which is which is told by identity.
+
+Maps that belong to the author alone (`data`, selectors) are meant as they stand in any case. Labels, annotations and
+resource amounts are not such maps: controllers and the server put entries of their own into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, cast, final
+
+import msgspec
+from pydantic import BaseModel
+
+from opsdk.ownership._spelling import Path, is_blank, same_leaf
+from opsdk.patches import identities, is_array, is_object
+from opsdk.types import Json, JsonObject
+
+__all__ = ["Parts"]
+
+_METADATA: Final = "metadata"
+_SHARED_MAPS: Final = frozenset({"annotations", "labels", "limits", "requests"})
+_WHOLE_MAPS: Final = frozenset({"binaryData", "data", "matchLabels", "nodeSelector", "stringData"})
+
+
+@final
+class Parts:
+    """The parts of an object before `update` ran, to be recognised afterwards."""
+
+    def __init__(self, obj: object) -> None:
+        self._known: dict[int, object] = {}  # keeps them alive, so that no identity is used twice
+        self._collect(obj)
+
+    def _collect(self, part: object) -> None:
+        if _is_container(part) and id(part) not in self._known:
+            self._known[id(part)] = part
+            for _, inner in _members(part):
+                self._collect(inner)
+
+    def intended(self, before: JsonObject, after: JsonObject, obj: object) -> JsonObject:
+        """The document that `update` means.
+
+        Args:
+            before: The object's document before `update` ran.
+            after: The document of what it returned.
+            obj: What it returned.
+        """
+        result = self._object(before, after, obj, ())
+        if id(obj) in self._known:
+            return result
+        # Metadata made from scratch does not say that the server's part of it is to go.
+        return {**result, _METADATA: {**_object_at(before, _METADATA), **_object_at(result, _METADATA)}}
+
+    def _value(self, before: Json, after: Json, part: object, path: Path, holder: object) -> Json:
+        if is_object(before) and is_object(after):
+            return self._object(before, after, part, path, whole=_is_whole(part, path, holder))
+        if is_array(before) and is_array(after):
+            return self._array(before, after, part, path)
+        return before if same_leaf(before, after, path) else after
+
+    def _object(
+        self, before: JsonObject, after: JsonObject, part: object, path: Path, *, whole: bool = False
+    ) -> JsonObject:
+        parts = dict(_members(part))
+        as_it_stands = whole or id(part) in self._known or not _is_container(part)
+        result: dict[str, Json] = {} if as_it_stands else dict(before)
+        for name, value in after.items():
+            old = before.get(name)
+            if is_blank(old, name) and is_blank(value, name):
+                if name in before:
+                    result[name] = old
+                continue
+            result[name] = self._value(old, value, parts.get(name), (*path, name), part)
+        return result
+
+    def _array(self, before: Sequence[Json], after: Sequence[Json], part: object, path: Path) -> Sequence[Json]:
+        items = [inner for _, inner in _members(part)]
+        if len(items) != len(after):
+            return after
+        keys = identities(before, after)
+        if keys is not None:
+            theirs = dict(zip(keys(0), before, strict=True))
+            old = [theirs.get(key) for key in keys(1)]
+        elif len(before) == len(after):
+            old = list(before)
+        else:
+            return after
+        return [self._value(*each, path, part) for each in zip(old, after, items, strict=True)]
+
+
+def _is_whole(part: object, path: Path, holder: object) -> bool:
+    """Whether a part is a map with keys of the author's choosing; in a generic resource everything is a map."""
+    name = path[-1]
+    if not isinstance(part, Mapping) or name in _SHARED_MAPS:
+        return False
+    return name in _WHOLE_MAPS or not isinstance(holder, Mapping | list | tuple)
+
+
+def _is_container(part: object) -> bool:
+    return isinstance(part, msgspec.Struct | BaseModel | Mapping | list | tuple)
+
+
+def _members(part: object) -> Iterator[tuple[str, object]]:
+    """What a part holds, by its name on the wire."""
+    if isinstance(part, msgspec.Struct):
+        for field in msgspec.structs.fields(part):
+            yield field.encode_name, getattr(part, field.name)
+    elif isinstance(part, BaseModel):
+        for name, info in type(part).model_fields.items():
+            yield info.serialization_alias or info.alias or name, getattr(part, name)
+        yield from (part.model_extra or {}).items()
+    elif isinstance(part, Mapping):
+        for key, inner in cast("Mapping[object, object]", part).items():
+            yield str(key), inner
+    elif isinstance(part, list | tuple):
+        for index, inner in enumerate(cast("Sequence[object]", part)):
+            yield str(index), inner
+
+
+def _object_at(document: JsonObject, name: str) -> JsonObject:
+    value = document.get(name)
+    return value if is_object(value) else {}
