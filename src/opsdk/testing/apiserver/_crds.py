@@ -115,7 +115,8 @@ class CrdController:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._served: dict[str, list[KindInfo]] = {}
+        self._kinds: dict[str, list[KindInfo]] = {}
+        self._served: dict[str, set[str]] = {}
         self._selectable: dict[str, Mapping[str, str]] = {}
 
     def selectable(self, info: KindInfo) -> Mapping[str, str]:
@@ -131,7 +132,7 @@ class CrdController:
                 self._clean_up(change.after.name)
             else:
                 self._serve(change.after.name)
-        elif change.deleted and storage in self._served:
+        elif change.deleted and storage in self._kinds:
             self._finish_if_empty(storage)
 
     def _serve(self, name: str) -> None:
@@ -148,20 +149,33 @@ class CrdController:
             if as_object(entry).get("served") is True
         }
         storage = kinds[0].storage
-        if self._served.get(storage) != kinds:
-            for info in self._served.get(storage, ()):
+        if self._kinds.get(storage) != kinds or self._served.get(storage) != served:
+            for info in self._kinds.get(storage, ()):
                 self._cluster.registry.remove(info)
-            self._served[storage] = kinds
+            self._kinds[storage], self._served[storage] = kinds, served
             selectable = selectable_fields(document)
             self._selectable[storage] = dict.fromkeys(selectable, "")
             self._cluster.store.bucket(storage).fields_of = field_reader(storage, selectable)
             for info in kinds:
                 if info.version == info.storage_version:
                     self._cluster.registry.keep(info)
+                    self._read_with(info)
                 if info.version in served:
                     self._cluster.registry.add(info)
         if self._accept(document):
             self._cluster.put(CRD, document)
+
+    def _read_with(self, info: KindInfo) -> None:
+        """Objects that are stored already are read by the schema as it is now: with its defaults, without the rest."""
+        schema = self._cluster.schema(info)
+        if schema is None or not self._cluster.store.bucket(info.storage).objects:
+            return
+
+        def read(document: Document) -> None:
+            schema.prune(document)
+            schema.default(document)
+
+        self._cluster.store.reread(info.storage, read)
 
     def _accept(self, document: Document) -> bool:
         """Fill in the status of a CRD whose names are accepted; whether anything changed."""
@@ -228,7 +242,8 @@ class CrdController:
         self._cluster.update(CRD, found, document)
 
     def _forget(self, storage: str) -> None:
-        for info in self._served.pop(storage, ()):
+        self._served.pop(storage, None)
+        for info in self._kinds.pop(storage, ()):
             self._cluster.registry.remove(info)
         self._cluster.registry.forget(storage)
         self._selectable.pop(storage, None)

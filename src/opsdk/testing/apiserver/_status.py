@@ -136,17 +136,15 @@ def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> StatusError:
         {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
         for manager, path in conflicts
     ]
-    plural = "" if len(conflicts) == 1 else "s"
-    parts = [
-        f"conflict with {manager}: {paths[0]}"
-        if len(paths) == 1
-        else f"conflicts with {manager}:\n" + "\n".join(f"- {path}" for path in paths)
-        for manager, paths in by_manager.items()
-    ]
-    joiner = "\n" if len(parts) > 1 or len(conflicts) > 1 else " "
-    text = f"Apply failed with {len(conflicts)} conflict{plural}:{joiner if len(parts) > 1 else ' '}" + joiner.join(
-        parts
-    )
+    if len(conflicts) == 1:
+        manager, path = conflicts[0]
+        text = f"Apply failed with 1 conflict: conflict with {manager}: {path}"
+    else:
+        lines: list[str] = []
+        for manager, paths in sorted(by_manager.items()):
+            lines.append(f"conflicts with {manager}:")
+            lines.extend(f"- {path}" for path in paths)
+        text = f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
     return StatusError(409, "Conflict", text, details={"causes": causes})
 
 

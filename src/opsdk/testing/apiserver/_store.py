@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias, final
 
 from opsdk.testing.apiserver._json import Document, as_list, as_object, as_text, decode, encode
@@ -230,6 +230,16 @@ class Store:
         self._record(bucket, Change(self.revision, before, last, deleted=True))
         return last
 
+    def reread(self, storage: str, change: Callable[[Document], None]) -> None:
+        """Change how all objects of a resource read, without a write: no new versions, no events."""
+        objects = self.bucket(storage).objects
+        for key, stored in objects.items():
+            document = stored.document()
+            change(document)
+            raw = encode(document)
+            if raw != stored.raw:
+                objects[key] = replace(stored, raw=raw)
+
     def compact(self) -> None:
         """Forget all history, as etcd does every five minutes."""
         for bucket in self._buckets.values():
@@ -276,19 +286,7 @@ def at_revision(stored: Stored, revision: int) -> Stored:
     document = stored.document()
     metadata = as_object(document["metadata"])
     metadata["resourceVersion"] = str(revision)
-    return Stored(
-        key=stored.key,
-        namespace=stored.namespace,
-        name=stored.name,
-        uid=stored.uid,
-        revision=revision,
-        raw=encode(document),
-        labels=stored.labels,
-        fields=stored.fields,
-        owners=stored.owners,
-        finalizers=stored.finalizers,
-        deleting=stored.deleting,
-    )
+    return replace(stored, revision=revision, raw=encode(document))
 
 
 def _stored(document: Document, metadata: Document, revision: int, fields_of: FieldsOf) -> Stored:
