@@ -7,6 +7,7 @@ from opsdk.client._metadata import refresh_metadata
 from opsdk.client.api import ApiClient, ApiStatusWriter
 from opsdk.client.httpx_transport import HttpxTransport
 from opsdk.client.kubeconfig import ClientConfig, Impersonation
+from opsdk.client.lean_transport import LeanTransport
 from opsdk.client.raw import RawClient, RawEvent, RawPage, RequestObserver, WriteGate
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 
@@ -19,6 +20,7 @@ __all__ = [
     "HttpStream",
     "HttpxTransport",
     "Impersonation",
+    "LeanTransport",
     "RawClient",
     "RawEvent",
     "RawPage",

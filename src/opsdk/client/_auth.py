@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol, final
+from typing import Final, Protocol, TypeVar, final
 
 import anyio
 import msgspec
@@ -19,7 +19,9 @@ from opsdk.client.kubeconfig import ClientConfig
 from opsdk.errors import ApiConnectionError, ApiTimeoutError, ConfigurationError
 from opsdk.types import Json, JsonObject
 
-__all__ = ["Authorization", "ExecAuth", "FileAuth", "StaticAuth", "authorization_of"]
+__all__ = ["Authorization", "ExecAuth", "FileAuth", "StaticAuth", "authorization_of", "authorized"]
+
+R = TypeVar("R")
 
 _API_GROUP: Final = "client.authentication.k8s.io"
 _VERSIONS: Final = (f"{_API_GROUP}/v1", f"{_API_GROUP}/v1beta1")
@@ -67,6 +69,37 @@ def authorization_of(config: ClientConfig) -> Authorization | None:
             f"{config.source}: user.auth-provider is not supported (nor by kubectl, since 1.26); use an exec plugin"
         )
     return None
+
+
+async def authorized(
+    authorization: Authorization | None,
+    send: Callable[[str | None], Awaitable[R]],
+    status_of: Callable[[R], int],
+    discard: Callable[[R], Awaitable[None]],
+) -> R:
+    """Send with credentials; once more with new ones if the server does not take them.
+
+    Args:
+        authorization: Where the header comes from, if there is one.
+        send: Sends the request with that header.
+        status_of: The answer's status code.
+        discard: Lets go of an answer that is not wanted.
+    """
+    if authorization is None:
+        return await send(None)
+    value = await authorization.header()
+    answer = await send(value)
+    if status_of(answer) != 401:
+        return answer
+    try:
+        renewed = await authorization.header(value)
+    except BaseException:
+        await discard(answer)
+        raise
+    if renewed == value:
+        return answer
+    await discard(answer)
+    return await send(renewed)
 
 
 @final

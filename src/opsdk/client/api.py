@@ -13,12 +13,12 @@ import msgspec
 from lightkube.models.meta_v1 import ObjectMeta
 from typing_extensions import TypeVar
 
+from opsdk.client._choice import transport_for
 from opsdk.client._documents import Documents, head_of
 from opsdk.client._metadata import refresh_metadata
 from opsdk.client._places import namespace_of_call, namespace_of_selection
 from opsdk.client._queries import selection, whole_seconds
 from opsdk.client._writes import Writes
-from opsdk.client.httpx_transport import HttpxTransport
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.raw import RawClient, RawEvent, RequestObserver, WriteGate
 from opsdk.client.transport import Transport
@@ -152,12 +152,12 @@ class ApiClient:
 
     @classmethod
     def from_config(cls, config: ClientConfig, /, *, field_manager: str = "opsdk") -> ApiClient:
-        """A client for one API server.
+        """A client for one API server: on the lean transport, or on httpx2's where a proxy applies.
 
         Raises:
             ConfigurationError: A certificate or credential cannot be used.
         """
-        return cls(HttpxTransport(config), field_manager=field_manager, namespace=config.namespace, host=config.host)
+        return cls(transport_for(config), field_manager=field_manager, namespace=config.namespace, host=config.host)
 
     def _setup(
         self,

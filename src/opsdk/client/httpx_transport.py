@@ -10,7 +10,7 @@ from typing import Final, final
 import anyio
 import httpx2
 
-from opsdk.client._auth import Authorization, authorization_of
+from opsdk.client._auth import authorization_of, authorized
 from opsdk.client._tls import ssl_context_of
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream
@@ -95,32 +95,16 @@ class HttpxTransport:
         await self._streams.aclose()
 
     async def _send(self, client: httpx2.AsyncClient, request: HttpRequest) -> httpx2.Response:
-        """Send with credentials; once more with new ones if the server does not take them."""
+        """Send with credentials; the body is not read yet."""
         if self._closed:
             raise ApiConnectionError(f"{request.method} {request.path}: the client is closed", sent=False)
-        authorization = self._authorization
-        if authorization is None:
-            return await self._send_as(client, request, None)
-        value = await authorization.header()
-        response = await self._send_as(client, request, value)
-        if response.status_code != 401:
-            return response
-        renewed = await self._renewed(authorization, value, response)
-        if renewed is None:
-            return response
-        return await self._send_as(client, request, renewed)
 
-    @staticmethod
-    async def _renewed(authorization: Authorization, value: str, response: httpx2.Response) -> str | None:
-        try:
-            renewed = await authorization.header(value)
-        except BaseException:
-            await response.aclose()
-            raise
-        if renewed == value:
-            return None
-        await response.aclose()
-        return renewed
+        async def send(authorization: str | None) -> httpx2.Response:
+            return await self._send_as(client, request, authorization)
+
+        return await authorized(
+            self._authorization, send, lambda response: response.status_code, httpx2.Response.aclose
+        )
 
     async def _send_as(
         self, client: httpx2.AsyncClient, request: HttpRequest, authorization: str | None

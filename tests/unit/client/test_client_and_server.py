@@ -16,7 +16,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Service
 from pydantic import Field
 
-from opsdk.client import ApiClient, ClientConfig, HttpxTransport, Transport, refresh_metadata
+from opsdk.client import ApiClient, ClientConfig, HttpxTransport, LeanTransport, Transport, refresh_metadata
 from opsdk.errors import (
     AlreadyExistsError,
     BadRequestError,
@@ -77,7 +77,7 @@ class FutureWidget(
 
 Cluster = Callable[[], AbstractAsyncContextManager[tuple[ApiServer, ApiClient]]]
 
-TRANSPORTS: dict[str, Callable[[ClientConfig], Transport]] = {"httpx2": HttpxTransport}
+TRANSPORTS: dict[str, Callable[[ClientConfig], Transport]] = {"httpx2": HttpxTransport, "lean": LeanTransport}
 
 
 @pytest.fixture(params=["memory", *TRANSPORTS])

@@ -22,7 +22,7 @@ import pytest
 from anyio.streams.tls import TLSListener
 from lightkube.resources.core_v1 import ConfigMap
 
-from opsdk.client import ApiClient, ClientConfig, HttpRequest, HttpxTransport, RawClient, Transport
+from opsdk.client import ApiClient, ClientConfig, HttpRequest, HttpxTransport, LeanTransport, RawClient, Transport
 from opsdk.errors import ApiConnectionError, ApiTimeoutError, ConfigurationError, UnauthorizedError
 from opsdk.models import resource_of
 from opsdk.types import Json
@@ -38,7 +38,7 @@ def anyio_backend(request: pytest.FixtureRequest) -> object:
 MakeTransport = Callable[[ClientConfig], Transport]
 
 
-@pytest.fixture(params=[HttpxTransport])
+@pytest.fixture(params=[HttpxTransport, LeanTransport])
 def make_transport(request: pytest.FixtureRequest) -> object:
     return request.param
 
@@ -384,6 +384,33 @@ async def test_a_cancelled_request_does_not_spoil_the_next(make_transport: MakeT
             assert scope.cancelled_caught
             for _ in range(2):
                 assert (await transport.request(get("/fast"))).body == b"fast"
+
+
+async def test_however_requests_are_cancelled_nobody_gets_the_answer_of_another(make_transport: MakeTransport) -> None:
+    async def handler(exchange: Exchange) -> bytes:
+        number = int(exchange.target.removeprefix("/"))
+        await anyio.sleep(number % 7 / 1000)
+        return reply(exchange.target.encode() * (number % 5 * 20_000 + 1))
+
+    wrong: list[str] = []
+    answered = 0
+
+    async def one(transport: Transport, number: int) -> None:
+        nonlocal answered
+        path = f"/{number}"
+        with anyio.move_on_after(number % 11 / 1000 if number % 3 else None):
+            body = (await transport.request(get(path))).body
+            answered += 1
+            if body != path.encode() * (number % 5 * 20_000 + 1):
+                wrong.append(path)
+
+    async with connected(handler, make_transport) as transport:
+        for batch in range(10):
+            async with anyio.create_task_group() as tasks:
+                for number in range(30):
+                    tasks.start_soon(one, transport, batch * 30 + number)
+    assert wrong == []
+    assert answered >= 100
 
 
 async def test_a_closed_transport_says_so(make_transport: MakeTransport) -> None:

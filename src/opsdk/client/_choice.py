@@ -1,0 +1,52 @@
+"""Which transport a configuration gets when nobody chooses one."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from opsdk.client.httpx_transport import HttpxTransport
+from opsdk.client.kubeconfig import ClientConfig
+from opsdk.client.lean_transport import LeanTransport
+from opsdk.client.transport import Transport
+
+__all__ = ["needs_proxy", "transport_for"]
+
+
+def transport_for(config: ClientConfig) -> Transport:
+    """The lean transport; httpx2's where a proxy applies.
+
+    Raises:
+        ConfigurationError: A certificate or credential cannot be used.
+    """
+    return HttpxTransport(config) if needs_proxy(config, getproxies()) else LeanTransport(config)
+
+
+def needs_proxy(config: ClientConfig, proxies: Mapping[str, str]) -> bool:
+    """Whether the server is reached through a proxy, by the kubeconfig or by the environment.
+
+    Args:
+        config: The configuration.
+        proxies: What the environment says, as `urllib` reads it: `http`, `https`, `all`, `no`.
+    """
+    if config.proxy_url is not None:
+        return True
+    url = urlsplit(config.server)
+    if not (proxies.get(url.scheme) or proxies.get("all")):
+        return False
+    host, port = url.hostname or "", url.port
+    return not any(_covers(entry.strip().lower(), host, port) for entry in proxies.get("no", "").split(","))
+
+
+def _covers(entry: str, host: str, port: int | None) -> bool:
+    """Whether an entry of `no_proxy` is about the host: a name, a suffix, an address, a network, or `*`."""
+    if not entry:
+        return False
+    if entry in {"*", host, f"{host}:{port}", f"[{host}]", f"[{host}]:{port}"}:
+        return True
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return host.endswith(f".{entry.lstrip('.')}")
