@@ -20,11 +20,11 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event
 
 from opsdk import clock
-from opsdk.errors import ForbiddenError, LeadershipLostError, NotFoundError, OpsdkError
+from opsdk.errors import ForbiddenError, LeadershipLostError, NotFoundError, ObjectError, OpsdkError
 from opsdk.events._series import Group, Series, SeriesBook, Subject
 from opsdk.events._text import cut_bytes, event_name
-from opsdk.models import resource_of, view_of
-from opsdk.protocols import EventType, KubeObject, Writer
+from opsdk.models import resource_of
+from opsdk.protocols import EventType, KubeObject, MetadataView, Writer
 from opsdk.types import JsonObject, MergePatch
 
 __all__ = ["EventObserver", "EventOutcome", "Recorder"]
@@ -103,10 +103,30 @@ class Recorder:
             reason: Why, in one CamelCase word; cut to 128 bytes.
             message: For people; cut to 1,024 bytes.
         """
+        await self.record_about(obj.__class__, obj.metadata or ObjectMeta(), type, reason, message)
+
+    async def record_about(
+        self,
+        kind: type[KubeObject],
+        metadata: MetadataView,
+        /,
+        type: EventType,  # noqa: A002 - the API's word
+        reason: str,
+        message: str,
+    ) -> None:
+        """Like `record`, for an object of which only the metadata can be read.
+
+        Args:
+            kind: Its class.
+            metadata: Its metadata.
+            type: `Normal` or `Warning`.
+            reason: Why, in one CamelCase word.
+            message: For people.
+        """
         outcome: EventOutcome = "failed"
         try:
             with anyio.fail_after(_TIMEOUT_SECONDS):
-                outcome = await self._record(obj, type, reason, message)
+                outcome = await self._record(kind, metadata, type, reason, message)
         except (OpsdkError, TimeoutError) as error:
             expected = isinstance(error, LeadershipLostError) or _namespace_terminates(error)
             logger.log(
@@ -116,9 +136,13 @@ class Recorder:
             if self._observer is not None:
                 self._observer.event(type, outcome)
 
-    async def _record(self, obj: KubeObject, type_: EventType, reason: str, message: str) -> EventOutcome:
-        info, meta = resource_of(obj.__class__), view_of(obj)
-        subject = Subject(info.api_version, info.kind, meta.namespace, meta.name or "", meta.uid or "")
+    async def _record(
+        self, kind: type[KubeObject], meta: MetadataView, type_: EventType, reason: str, message: str
+    ) -> EventOutcome:
+        info = resource_of(kind)
+        if not meta.name:
+            raise ObjectError(f"{info.kind} has no name, so that no event can be about it")
+        subject = Subject(info.api_version, info.kind, meta.namespace, meta.name, meta.uid or "")
         group = Group(subject, type_, cut_bytes(reason, _MAX_REASON_BYTES))
         shown = message if self._redact is None else self._redact(message)
         async with self._turn(subject):

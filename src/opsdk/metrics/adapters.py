@@ -51,7 +51,7 @@ class EventMeter:
     def __init__(self, total: Counter) -> None:
         self._total = total
 
-    def event(self, type_: str, outcome: EventOutcome) -> None:
+    def event(self, type_: str, outcome: EventOutcome, /) -> None:
         """Count one event of type Normal or Warning."""
         self._total.labels(type_, outcome).inc()
 
@@ -81,7 +81,7 @@ class RestClientMeter:
 
 @final
 class ReconcileMeter:
-    """Reports one controller's reconciles."""
+    """Reports one controller's reconciles; implements the controller's `ReconcileMetrics`."""
 
     def __init__(
         self,
@@ -116,9 +116,36 @@ class ReconcileMeter:
         """One reconcile begins."""
         self._active_workers.inc()
 
-    def finished(self, result: str, seconds: float) -> None:
-        """One reconcile ended."""
+    def finished(self, outcome: str, seconds: float, /) -> None:
+        """One reconcile ended.
+
+        Args:
+            outcome: `success`, `requeue`, `requeue_after`; `error`, `terminal_error`, `timeout`, `panic`, which are all
+                the result `error`; or `cancelled`, which is no result at all.
+            seconds: How long it took.
+        """
         self._active_workers.dec()
+        if outcome == "cancelled":
+            return
+        self._seconds.observe(seconds)
+        result = outcome if outcome in self._total else "error"
+        self._total[result].inc()
+        if result != "error":
+            return
+        self._errors.inc()
+        match outcome:
+            case "terminal_error":
+                self._terminal_errors.inc()
+            case "timeout":
+                self._timeouts.inc()
+            case "panic":
+                self._panics.inc()
+            case _:
+                pass
+
+    def self_triggered(self) -> None:
+        """An object was found whose every reconcile causes the next one."""
+        self._self_triggers.inc()
 
 
 @final
@@ -182,13 +209,13 @@ class MachineMeter:
     def _label(self, state: str) -> str:
         return state if not state or state in self._states else UNKNOWN_STATE
 
-    def transition(self, from_: str, to: str, dwell_seconds: float | None = None) -> None:
-        """Count a transition, and how long the object was in the state that it left."""
+    def transition(self, from_: str, to: str, dwell_seconds: float | None, /) -> None:
+        """Count a transition, and how long the object was in the state that it left, where that is known."""
         self._transitions.labels(self._kind, self._label(from_), self._label(to)).inc()
         if from_ and dwell_seconds is not None:
-            self._dwell.labels(self._kind, self._label(from_)).observe(max(dwell_seconds, 0.0))
+            self._dwell.labels(self._kind, self._label(from_)).observe(dwell_seconds)
 
-    def pass_finished(self, result: str, seconds: float) -> None:
+    def pass_finished(self, result: str, seconds: float, /) -> None:
         """Count a pass.
 
         Args:

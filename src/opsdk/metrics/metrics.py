@@ -224,7 +224,7 @@ class Metrics:
         """The registry, for metrics of your own: `Counter(..., registry=manager.metrics.registry)`."""
         return self._registry
 
-    def reconcile(self, controller: str) -> ReconcileMeter:
+    def reconcile(self, controller: str, /) -> ReconcileMeter:
         """The meter of one controller."""
         return ReconcileMeter(
             controller,
@@ -239,7 +239,7 @@ class Metrics:
             self_triggers=self._self_triggers,
         )
 
-    def workqueue(self, name: str) -> WorkQueueMeter:
+    def workqueue(self, name: str, /) -> WorkQueueMeter:
         """The meter of one workqueue. For work that is under way, `watch_workqueue` as well."""
         return WorkQueueMeter(
             name,
@@ -254,7 +254,7 @@ class Metrics:
         """Ask `queue` at each scrape what its workers are at; it takes the place of one of the same name."""
         self._in_progress.add(queue)
 
-    def leader(self, name: str) -> LeaderMeter:
+    def leader(self, name: str, /) -> LeaderMeter:
         """The meter of one Lease."""
         return LeaderMeter(self._leader.labels(name), self._leader_slow.labels(name))
 
@@ -275,7 +275,7 @@ class Metrics:
             panics=self._panics,
         )
 
-    def malformed(self, kind: str) -> None:
+    def malformed(self, kind: str, /) -> None:
         """Count one object of `kind` that did not fit its model."""
         self._malformed.labels(kind).inc()
 

@@ -15,6 +15,7 @@ from lightkube.resources.core_v1 import ConfigMap, Event, Namespace
 from opsdk.client import ApiClient
 from opsdk.clock import ManualClock, using
 from opsdk.events import EventOutcome, Recorder
+from opsdk.models import view_of
 from opsdk.protocols import EventType, KubeObject
 from opsdk.testing import ApiServer
 
@@ -133,6 +134,15 @@ async def test_an_event_that_the_server_refuses_is_logged_and_not_raised(caplog:
     assert "Seen was not recorded" in caplog.text
 
 
+async def test_an_object_without_a_name_gets_no_event(caplog: pytest.LogCaptureFixture) -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        with caplog.at_level(logging.WARNING, "opsdk.events"):
+            await Recorder(client, component="widgets").record(ConfigMap(), "Normal", "Seen", "hello")
+        assert await events(client) == []
+    assert "ConfigMap has no name" in caplog.text
+
+
 async def test_a_series_goes_on_in_a_new_object_when_the_server_has_let_the_old_one_go() -> None:
     async with ApiServer() as server:
         client = server.client()
@@ -155,7 +165,7 @@ async def test_events_about_one_object_are_written_in_the_order_of_the_calls() -
                 tasks.start_soon(recorder.record, subject, "Normal", f"Step{number}", "went on")
                 await anyio.lowlevel.checkpoint()
         found = await client.list(Event, namespace="default")
-        by_version = sorted(found, key=lambda event: int((event.metadata and event.metadata.resourceVersion) or 0))
+        by_version = sorted(found, key=lambda event: int(view_of(event).resourceVersion or 0))
         assert [event.reason for event in by_version] == [f"Step{number}" for number in range(8)]
 
 
