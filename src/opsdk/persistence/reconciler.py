@@ -13,7 +13,15 @@ from typing import Final, Generic, final
 from typing_extensions import TypeVar
 
 from opsdk.client.finalizers import add_finalizers, has_finalizer, remove_finalizers
-from opsdk.errors import DecodeError, ManagerError, NotFoundError, NotReadyError, RetryError, TerminalError
+from opsdk.errors import (
+    CacheNotSyncedError,
+    DecodeError,
+    ManagerError,
+    NotFoundError,
+    NotReadyError,
+    RetryError,
+    TerminalError,
+)
 from opsdk.events import Recorder
 from opsdk.models import resource_of, view_of
 from opsdk.persistence._hooks import Hook, HookCaller
@@ -78,7 +86,10 @@ class PersistenceReconciler(Generic[T]):
         on_conflict: Makes way after a violated unique constraint, usually by removing a stale row of the same name.
         finalizer: The finalizer that holds an object until `on_delete` has succeeded.
         is_conflict: What counts as a violated unique constraint; default: `is_unique_violation`.
+        uncached: Where `resync` lists before the cache under `client` is complete. Default: `client`.
         recorder: Where events go. Default: a recorder of its own that writes through `client`.
+        reports_malformed: Whether an event is recorded about an object that does not fit its model. Not needed where
+            the caches report them.
         threads: How many hooks that are plain functions may run at once.
         redact: Is given each error text before it goes into status, and returns what may be seen of it.
 
@@ -96,7 +107,9 @@ class PersistenceReconciler(Generic[T]):
         on_conflict: Hook[T] | None = None,
         finalizer: str,
         is_conflict: ConflictRecognizer | None = None,
+        uncached: Client | None = None,
         recorder: EventRecorder | None = None,
+        reports_malformed: bool = True,
         threads: int = 8,
         redact: Callable[[str], str] | None = None,
     ) -> None:
@@ -108,7 +121,9 @@ class PersistenceReconciler(Generic[T]):
         self._info = resource_of(kind)
         self._kind = kind
         self._client = client
+        self._uncached = uncached if uncached is not None else client
         self._finalizer = finalizer
+        self._reports_malformed = reports_malformed
         self._recorder = recorder if recorder is not None else Recorder(client, component="opsdk")
         self._redact = redact
         self._hooks = _Hooks(
@@ -156,7 +171,11 @@ class PersistenceReconciler(Generic[T]):
             ManagerError: The reconciler was never set up.
         """
         queue = self._queue()
-        async for item in self._client.stream(self._kind, namespace=namespace, labels=labels or None):
+        try:
+            items = self._client.stream(self._kind, namespace=namespace, labels=labels or None)
+        except CacheNotSyncedError:
+            items = self._uncached.stream(self._kind, namespace=namespace, labels=labels or None)
+        async for item in items:
             metadata = item.metadata
             if metadata is not None and metadata.name:
                 queue.add(Request(metadata.name, metadata.namespace or None))
@@ -294,7 +313,7 @@ class PersistenceReconciler(Generic[T]):
             return Result()
         memo = self._memory.of(request, view.uid or "")
         version = view.resourceVersion or ""
-        if memo.malformed != version:
+        if self._reports_malformed and memo.malformed != version:
             memo.malformed = version
             await self._recorder.record(partial, "Warning", "MalformedResource", self._shown(str(error)))
         raise TerminalError(f"malformed: {error}") from error

@@ -1,0 +1,120 @@
+"""Registers a persistence reconciler with a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from typing_extensions import TypeVar
+
+from opsdk.cache import Informers
+from opsdk.controller import ControllerBuilder
+from opsdk.persistence._changes import worth_a_pass
+from opsdk.persistence._hooks import Hook
+from opsdk.persistence.reconciler import ConflictRecognizer, PersistenceReconciler
+from opsdk.protocols import Client, EventRecorder, KubeObject
+
+__all__ = ["PersistenceHost", "setup_reconciler"]
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class PersistenceHost(Protocol):
+    """What `setup_reconciler` needs of a manager; a `Manager` is one."""
+
+    @property
+    def client(self) -> Client:
+        """Where objects are read, from caches, and written."""
+        ...
+
+    @property
+    def api_client(self) -> Client:
+        """Where objects are read while the caches are not complete yet."""
+        ...
+
+    @property
+    def informers(self) -> Informers:
+        """The caches under `client`."""
+        ...
+
+    @property
+    def recorder(self) -> EventRecorder:
+        """Where events go."""
+        ...
+
+    def controller(self, kind: type[T], /) -> ControllerBuilder[T]:
+        """A builder of a controller of `kind`."""
+        ...
+
+
+def setup_reconciler(
+    manager: PersistenceHost,
+    kind: type[T],
+    /,
+    *,
+    on_upsert: Hook[T],
+    on_delete: Hook[str],
+    on_conflict: Hook[T] | None = None,
+    finalizer: str,
+    is_conflict: ConflictRecognizer | None = None,
+    max_concurrent: int = 1,
+    threads: int = 8,
+    redact: Callable[[str], str] | None = None,
+) -> PersistenceReconciler[T]:
+    """Keep the objects of `kind` in step with a database.
+
+    A pass over an object adds the finalizer, calls `on_upsert`, writes status once if it differs, and records a Normal
+    `Created` or `Updated` event. Of a deleted object, `on_delete` is called with its uid, then the finalizer goes, then
+    a Normal `Deleted` event is recorded. Passes are caused by changes of spec, labels, annotations and deletion, by
+    `enqueue` and `resync`, and by retries; never by writes to status.
+
+    Hooks may be coroutine functions, or plain functions, which run in worker threads. They must be idempotent. What
+    they raise:
+
+    - `NotReadyError`, also as a cause or in a group: the row is stored. Ready=False with its reason; no failure, and no
+      retry unless it names a time.
+    - a violated unique constraint, with `on_conflict` given: that hook makes way, and 15 seconds later the object is
+      tried again; no failure. If that hook fails, five minutes later.
+    - anything else: Ready=False, `PersistFailed` or `DeleteFailed`; tried again two minutes later, or when a
+      `RetryError` says, or not, for a `TerminalError`.
+
+    What of status is written depends on what the class can do: `StatusConditioner` (a Ready condition),
+    `ObservedGenerationSetter`, and `StatusPatchGenerator` (the patch itself). With `ObservedGenerationGetter`,
+    `Created` and `Updated` are told apart across restarts.
+
+    Args:
+        manager: A `Manager` that has not been started.
+        kind: The class of the objects.
+        on_upsert: Stores an object; what it changes in status is written.
+        on_delete: Removes what was stored for a uid; nothing to remove is no error.
+        on_conflict: Makes way for an object whose row violates a unique constraint.
+        finalizer: The finalizer that holds an object until `on_delete` has succeeded.
+        is_conflict: What counts as a violated unique constraint. Default: `is_unique_violation`, which knows SQLite,
+            asyncpg, psycopg, MySQL's drivers and SQLAlchemy.
+        max_concurrent: How many objects may be worked on at once. Default 1.
+        threads: How many hooks that are plain functions may run at once. Default 8.
+        redact: Is given each error text before it goes into status, and returns what may be seen of it.
+
+    Returns:
+        The reconciler, for `enqueue` and `resync`.
+
+    Raises:
+        ValueError: `finalizer` is empty or no qualified name.
+    """
+    reconciler = PersistenceReconciler(
+        kind,
+        manager.client,
+        uncached=manager.api_client,
+        on_upsert=on_upsert,
+        on_delete=on_delete,
+        on_conflict=on_conflict,
+        finalizer=finalizer,
+        is_conflict=is_conflict,
+        recorder=manager.recorder,
+        reports_malformed=manager.informers.malformed is None,
+        threads=threads,
+        redact=redact,
+    )
+    builder = manager.controller(kind).predicates(worth_a_pass(finalizer)).options(max_concurrent=max_concurrent)
+    reconciler.attach(builder.complete(reconciler))
+    return reconciler
