@@ -1,0 +1,34 @@
+"""Exceptions in groups, seen without the groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NoReturn, cast
+
+__all__ = ["leaves", "raise_bare"]
+
+
+def _inside(error: BaseException) -> tuple[BaseException, ...]:
+    if isinstance(error, BaseExceptionGroup):
+        return cast("BaseExceptionGroup[BaseException]", error).exceptions
+    return ()
+
+
+def leaves(error: BaseException) -> Iterator[BaseException]:
+    """The exceptions in nested groups, or the one that is no group."""
+    inside = _inside(error)
+    if not inside:
+        yield error
+    for inner in inside:
+        yield from leaves(inner)
+
+
+def raise_bare(error: BaseException) -> NoReturn:
+    """Raise the one exception in nested groups of one, or the group that really holds several."""
+    while len(inside := _inside(error)) == 1:
+        error = inside[0]
+    cause, context, suppressed = error.__cause__, error.__context__, error.__suppress_context__
+    try:
+        raise error
+    finally:  # raising from an except block would make the group its context
+        error.__cause__, error.__context__, error.__suppress_context__ = cause, context, suppressed

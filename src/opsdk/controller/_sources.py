@@ -1,0 +1,242 @@
+"""Where a controller's keys come from: changes of the kind itself, of what it owns, of what it watches, and streams."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Generic, Protocol, TypeAlias, final
+
+import anyio
+import anyio.lowlevel
+from typing_extensions import TypeIs, TypeVar
+
+from opsdk.cache import Cached, Change, Header, Informer, ObjectAdded, ObjectDeleted, ObjectModified
+from opsdk.controller._self_trigger import SelfTriggerDetector
+from opsdk.controller.predicates import Predicate
+from opsdk.errors import DecodeError
+from opsdk.models import ResourceInfo
+from opsdk.ownership import OWNER_UID_LABEL
+from opsdk.protocols import KeySink, KubeObject
+from opsdk.types import Request
+from opsdk.workqueue import Priority, WorkQueue
+
+__all__ = ["KeyStream", "MapFunction", "MappedSource", "OwnedSource", "PrimarySource", "Source", "StreamSource"]
+
+C = TypeVar("C", bound=KubeObject)
+T = TypeVar("T", bound=KubeObject)
+
+MapFunction: TypeAlias = Callable[[C], "Iterable[Request] | Awaitable[Iterable[Request]]"]
+"""Which objects to reconcile when this one has changed. Sync or async."""
+
+KeyStream: TypeAlias = AsyncIterable[Request] | Callable[[KeySink[Request]], Awaitable[None]]
+"""Keys as they come: an async iterable of them, or an async function that puts them where it is told."""
+
+logger = logging.getLogger(__name__)
+
+
+class Syncing(Protocol):
+    """Something that is complete at some time; an informer."""
+
+    async def wait_synced(self) -> None:
+        """Wait until it is."""
+        ...
+
+
+class Source(Protocol):
+    """One origin of keys."""
+
+    @property
+    def informers(self) -> Sequence[Syncing]:
+        """What has to be synced before the first reconcile."""
+        ...
+
+    async def run(self, queue: WorkQueue[Request], /) -> None:
+        """Feed the queue until cancelled, or until there is nothing more to come."""
+        ...
+
+
+def _sides(change: Change[T]) -> tuple[Cached[T], ...]:
+    match change:
+        case ObjectAdded(new=new):
+            return (new,)
+        case ObjectModified(old=old, new=new):
+            return (old, new)
+        case ObjectDeleted(old=old):
+            return (old,)
+
+
+def _priority(change: Change[T]) -> Priority:
+    return Priority.LOW if isinstance(change, ObjectAdded) and change.initial else Priority.HIGH
+
+
+async def _follow(informers: Sequence[Informer[T]], handler: Callable[[Change[T]], None]) -> None:
+    """Have a handler be told until cancelled."""
+    try:
+        for informer in informers:
+            informer.add_handler(handler)
+        await anyio.sleep_forever()
+    finally:
+        for informer in informers:
+            informer.remove_handler(handler)
+
+
+@final
+class PrimarySource(Generic[T]):
+    """The objects that are reconciled."""
+
+    def __init__(
+        self,
+        informers: Sequence[Informer[T]],
+        predicates: Sequence[Predicate[T]],
+        detector: SelfTriggerDetector[T],
+    ) -> None:
+        self.informers = informers
+        self._predicates = predicates
+        self._detector = detector
+
+    async def run(self, queue: WorkQueue[Request], /) -> None:
+        """Feed the queue until cancelled."""
+
+        def handle(change: Change[T]) -> None:
+            if isinstance(change, ObjectDeleted):
+                self._detector.gone(change.old.header.request)
+            if not all(predicate(change) for predicate in self._predicates):
+                return
+            if isinstance(change, ObjectModified):
+                self._detector.changed(change.old, change.new)
+            queue.add(_sides(change)[-1].header.request, priority=_priority(change))
+
+        await _follow(self.informers, handle)
+
+
+@final
+class OwnedSource(Generic[C, T]):
+    """Children: their owner is reconciled. Found by the controller reference, and by our label of the owner's uid."""
+
+    def __init__(
+        self,
+        informers: Sequence[Informer[C]],
+        predicates: Sequence[Predicate[C]],
+        owner: ResourceInfo,
+        owners: Sequence[Informer[T]],
+    ) -> None:
+        self.informers = informers
+        self._predicates = predicates
+        self._owner = owner
+        self._owners = owners
+
+    async def run(self, queue: WorkQueue[Request], /) -> None:
+        """Feed the queue until cancelled."""
+
+        def handle(change: Change[C]) -> None:
+            if not all(predicate(change) for predicate in self._predicates):
+                return
+            priority = _priority(change)
+            for request in {owner for side in _sides(change) for owner in self._owners_of(side.header)}:
+                queue.add(request, priority=priority)
+
+        await _follow(self.informers, handle)
+
+    def _owners_of(self, child: Header) -> Iterable[Request]:
+        reference = child.controller
+        if reference is not None and (reference.kind, reference.group) == (self._owner.kind, self._owner.group):
+            yield Request(reference.name, child.namespace if self._owner.namespaced else None)
+        uid = child.labels.get(OWNER_UID_LABEL)
+        if uid and (reference is None or reference.uid != uid):
+            for informer in self._owners:
+                owner = informer.store.by_uid(uid)
+                if owner is not None:
+                    yield owner.header.request
+
+
+@final
+class MappedSource(Generic[C]):
+    """Objects of another kind, and a function that says which of ours they concern.
+
+    The function is called in a task of its own, one object at a time, in the order of the changes. What it raises is
+    logged, with the object; the changes after it are not held up.
+    """
+
+    def __init__(
+        self,
+        informers: Sequence[Informer[C]],
+        predicates: Sequence[Predicate[C]],
+        function: MapFunction[C],
+        controller: str,
+    ) -> None:
+        self.informers = informers
+        self._predicates = predicates
+        self._function = function
+        self._controller = controller
+
+    async def run(self, queue: WorkQueue[Request], /) -> None:
+        """Feed the queue until cancelled."""
+        waiting: deque[Change[C]] = deque()
+        came = anyio.Event()
+
+        def handle(change: Change[C]) -> None:
+            if all(predicate(change) for predicate in self._predicates):
+                waiting.append(change)
+                came.set()
+
+        try:
+            for informer in self.informers:
+                informer.add_handler(handle)
+            while True:
+                await came.wait()
+                came = anyio.Event()
+                while waiting:
+                    change = waiting.popleft()
+                    await self._map(change, queue)
+                    await anyio.lowlevel.checkpoint()
+        finally:
+            for informer in self.informers:
+                informer.remove_handler(handle)
+
+    async def _map(self, change: Change[C], queue: WorkQueue[Request]) -> None:
+        requests: dict[Request, None] = {}
+        for side in _sides(change):
+            try:
+                found = self._function(side.decode())
+                requests.update(dict.fromkeys(await found if _is_awaitable(found) else found))
+            except DecodeError as error:
+                logger.warning("controller %s: an object cannot be mapped: %s", self._controller, error)
+            except Exception:
+                logger.exception("controller %s: the map function failed for %s", self._controller, side.header.request)
+        priority = _priority(change)
+        for request in requests:
+            queue.add(request, priority=priority)
+
+
+def _is_awaitable(
+    found: Iterable[Request] | Awaitable[Iterable[Request]],
+) -> TypeIs[Awaitable[Iterable[Request]]]:
+    return inspect.isawaitable(found)
+
+
+@final
+class StreamSource:
+    """Keys from outside the cluster."""
+
+    def __init__(self, stream: KeyStream) -> None:
+        self.informers: Sequence[Syncing] = ()
+        self._stream = stream
+
+    async def run(self, queue: WorkQueue[Request], /) -> None:
+        """Feed the queue until cancelled, or until the stream ends."""
+        stream = self._stream
+        if callable(stream):
+            await stream(queue)
+            return
+        keys = aiter(stream)
+        close = getattr(keys, "aclose", None)
+        try:
+            async for request in keys:
+                queue.add(request)
+        finally:
+            if close is not None:
+                with anyio.CancelScope(shield=True), suppress(Exception):
+                    await close()

@@ -1,0 +1,248 @@
+"""Sources to queue, queue to reconcile, reconcile to outcome.
+
+Guarantees:
+    * One object is reconciled by one worker at a time; what happens to it meanwhile is one more reconcile, after it.
+    * No reconcile begins before every cache that the controller uses is complete, and none after `stop`.
+    * A success forgets the backoff. A failure is retried: when the `RetryError` says, else with backoff; a
+      `TerminalError` is not. An exception group is terminal only if all of it is.
+    * Cancellation from outside goes through, and counts as neither success nor failure.
+
+Not promised: a reconcile for every event. Many events may be one.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import Final, Protocol, final
+
+import anyio
+
+from opsdk._backend import ThreadWaker
+from opsdk.cache import Cached
+from opsdk.controller._groups import raise_bare
+from opsdk.controller._outcome import Retry, classify
+from opsdk.controller._sources import Source
+from opsdk.controller.context import ReconcileContext, reconciling
+from opsdk.controller.metrics import ReconcileMetrics, ReconcileOutcome
+from opsdk.errors import ManagerError, QueueClosedError, ReconcileTimeoutError
+from opsdk.models import ResourceInfo
+from opsdk.protocols import KubeObject
+from opsdk.types import Request, Result
+from opsdk.workqueue import Priority, WorkQueue
+
+__all__ = ["Controller"]
+
+logger = logging.getLogger(__name__)
+
+_FAILED: Final = "%s: reconcile of %s failed, retry in %.3g s: %s"
+
+
+class Detector(Protocol):
+    """Is told of reconciles, and says when one is the last straw."""
+
+    def started(self, request: Request, /) -> bool:
+        """A reconcile begins; whether its object has just been found to trigger itself."""
+        ...
+
+    def ended(self, request: Request, /) -> None:
+        """It ended."""
+        ...
+
+
+@final
+class Controller:
+    """Reconciles the objects of one kind. Made by a `ControllerBuilder`; run by its host.
+
+    Implements `opsdk.protocols.KeySink`: keys may be added from any thread, also before it runs, and are ignored once
+    it has stopped.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        resource: ResourceInfo,
+        reconcile: Callable[[Request], Awaitable[Result]],
+        queue: WorkQueue[Request],
+        look_up: Callable[[Request], Cached[KubeObject] | None],
+        sources: Sequence[Source],
+        detector: Detector,
+        metrics: ReconcileMetrics,
+        max_concurrent: int,
+        timeout: timedelta | None,
+    ) -> None:
+        self._name = name
+        self._resource = resource
+        self._reconcile = reconcile
+        self._queue = queue
+        self._look_up = look_up
+        self._sources = sources
+        self._detector = detector
+        self._metrics = metrics
+        self._max_concurrent = max_concurrent
+        self._timeout = timeout
+        self._used = False
+        self._stopping = False
+        self._stop_asked = ThreadWaker()
+
+    def __repr__(self) -> str:
+        return f"<Controller {self._name}>"
+
+    @property
+    def name(self) -> str:
+        """The metric label and the name in logs."""
+        return self._name
+
+    @property
+    def queue(self) -> WorkQueue[Request]:
+        """The keys that wait."""
+        return self._queue
+
+    def add(self, request: Request, /, *, priority: Priority = Priority.HIGH) -> None:
+        """Reconcile an object soon. Never blocks; safe from any thread."""
+        self._queue.add(request, priority=priority)
+
+    def add_after(self, request: Request, delay: timedelta, /) -> None:
+        """Reconcile an object after `delay`; an earlier time that already stands wins."""
+        self._queue.add_after(request, delay)
+
+    def stop(self) -> None:
+        """Begin no reconcile any more; `run` returns when those that run have ended. From any thread."""
+        self._stopping = True
+        self._queue.close(discard=True)
+        self._stop_asked.wake()
+
+    def drain(self) -> None:
+        """The same as `stop`, under the name that managers know."""
+        self.stop()
+
+    async def run(self) -> None:
+        """Reconcile until cancelled or stopped.
+
+        Raises:
+            ManagerError: It ran before.
+            Exception: What a source raised: a stream that is lost must not be lost silently.
+        """
+        if self._used:
+            raise ManagerError(f"controller {self._name} ran before; make a new one")
+        self._used = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                for source in self._sources:
+                    tasks.start_soon(source.run, self._queue, name=f"opsdk {self._name}: source")
+                if await self._caches_complete():
+                    await self._work()
+                tasks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise_bare(group)
+        finally:
+            self._queue.close(discard=True)
+
+    async def _caches_complete(self) -> bool:
+        """Wait until all caches are complete; False: stop came first."""
+
+        async def wait() -> None:
+            for source in self._sources:
+                for informer in source.informers:
+                    await informer.wait_synced()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(wait)
+            while not self._stopping:
+                await self._stop_asked.wait()
+            tasks.cancel_scope.cancel()
+        return not self._stopping
+
+    async def _work(self) -> None:
+        logger.debug("controller %s: %d workers start", self._name, self._max_concurrent)
+        self._metrics.workers(self._max_concurrent)
+        async with anyio.create_task_group() as workers:
+            for number in range(self._max_concurrent):
+                workers.start_soon(self._worker, name=f"opsdk {self._name}: worker {number}")
+
+    async def _worker(self) -> None:
+        try:
+            while True:
+                async with self._queue.lease() as request:
+                    with reconciling(self._context(request)):
+                        await self._handle(request)
+        except QueueClosedError:
+            return
+
+    def _context(self, request: Request) -> ReconcileContext:
+        def document() -> bytes | None:
+            found = self._look_up(request)
+            return None if found is None else found.raw
+
+        start = self._look_up(request)
+        return ReconcileContext(
+            controller=self._name,
+            kind=self._resource.kind,
+            namespace=request.namespace or "",
+            name=request.name,
+            reconcile_id=str(uuid.uuid4()),
+            uid="" if start is None else start.header.uid,
+            generation=0 if start is None else start.header.generation,
+            document=document,
+        )
+
+    async def _handle(self, request: Request) -> None:
+        if self._detector.started(request):
+            self._metrics.self_triggered()
+        self._metrics.started()
+        began = anyio.current_time()
+        outcome: ReconcileOutcome = "cancelled"
+        try:
+            outcome = self._succeeded(request, await self._attempt(request))
+        except Exception as error:  # noqa: BLE001 - whatever a reconciler raises, the next object is reconciled
+            outcome = self._failed(request, error)
+        finally:
+            self._detector.ended(request)
+            self._metrics.finished(outcome, anyio.current_time() - began)
+
+    async def _attempt(self, request: Request) -> Result:
+        if self._timeout is None:
+            return await self._reconcile(request)
+        with anyio.CancelScope(deadline=anyio.current_time() + self._timeout.total_seconds()) as scope:
+            return await self._reconcile(request)
+        assert scope.cancelled_caught  # noqa: S101 - the only way to get here
+        raise ReconcileTimeoutError(self._name, str(request), self._timeout)
+
+    def _succeeded(self, request: Request, result: Result) -> ReconcileOutcome:
+        after = result.requeue_after
+        self._queue.forget(request)
+        if after is None:
+            return "success"
+        self._queue.add_after(request, after)
+        return "requeue_after" if after else "requeue"
+
+    def _failed(self, request: Request, error: Exception) -> ReconcileOutcome:
+        failure = classify(error)
+        match failure.retry:
+            case Retry.NEVER:
+                self._queue.forget(request)
+                logger.error(
+                    "%s: reconcile of %s failed, no retry until the object changes: %s", self._name, request, error
+                )
+            case Retry.BACKOFF:
+                delay = self._queue.add_rate_limited(request)
+                if failure.outcome == "panic":
+                    logger.error(
+                        "%s: reconcile of %s raised an unexpected %s, retry in %.3g s",
+                        self._name,
+                        request,
+                        type(error).__name__,
+                        delay.total_seconds(),
+                        exc_info=error,
+                    )
+                else:
+                    level = logging.DEBUG if failure.quiet else logging.ERROR
+                    logger.log(level, _FAILED, self._name, request, delay.total_seconds(), error)
+            case timedelta() as delay:
+                self._queue.add_after(request, delay)
+                logger.error(_FAILED, self._name, request, delay.total_seconds(), error)
+        return failure.outcome
