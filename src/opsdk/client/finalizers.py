@@ -9,6 +9,7 @@ from typing import Final, Protocol, TypeVar
 
 from opsdk.client._metadata import refresh_metadata
 from opsdk.client._status import conflict
+from opsdk.client.reach import uncached
 from opsdk.errors import ConflictError, NotFoundError
 from opsdk.models import metadata_of, name_of, view_of
 from opsdk.protocols import KubeObject, Reader, Writer
@@ -67,6 +68,7 @@ class _Edit(Protocol):
 async def _edit(client: ReaderWriter, obj: KubeObject, edit: _Edit, *, adds: bool) -> bool:
     target = obj
     for attempt in range(_TRIES):
+        original = metadata_of(target).finalizers
         present = list(view_of(target).finalizers or ())
         wanted = edit(present)
         if wanted == present:
@@ -77,13 +79,13 @@ async def _edit(client: ReaderWriter, obj: KubeObject, edit: _Edit, *, adds: boo
             try:
                 stored = await client.patch_from(base, target)
             except ConflictError:
-                metadata_of(target).finalizers = present
+                metadata_of(target).finalizers = original
                 if attempt == _TRIES - 1:
                     raise
                 target = await _again(client, obj, adds=adds)
                 continue
             except BaseException:
-                metadata_of(target).finalizers = present
+                metadata_of(target).finalizers = original
                 raise
         if target is obj:
             if stored is not None:
@@ -98,7 +100,7 @@ async def _edit(client: ReaderWriter, obj: KubeObject, edit: _Edit, *, adds: boo
 async def _again(client: ReaderWriter, obj: T, *, adds: bool) -> T:
     """The object as it is now, if it is still the same incarnation."""
     view = view_of(obj)
-    current = await client.get(type(obj), name_of(obj), namespace=view.namespace)
+    current = await uncached(client).get(type(obj), name_of(obj), namespace=view.namespace)
     if view_of(current).uid != view.uid:
         raise conflict(type(obj).__name__, name_of(obj), "it was deleted and created again since it was read")
     if adds and view_of(current).deletionTimestamp is not None:

@@ -26,8 +26,8 @@ from opsdk.errors import (
 )
 from opsdk.models import ResourceInfo, codec_of, metadata_of, request_of, view_of
 from opsdk.ownership._fields import applied_fields, owns_unwanted
-from opsdk.ownership._futile import Futile
 from opsdk.ownership._intent import Parts
+from opsdk.ownership._marks import Marks
 from opsdk.ownership._spelling import equivalent, lay_over
 from opsdk.ownership._wanted import Owner, Wanted, describe_owner, wanted_children
 from opsdk.protocols import Client, KubeObject
@@ -45,7 +45,7 @@ WAIT: Final = timedelta(seconds=5)
 _SOON: Final = timedelta(milliseconds=200)
 _NAMESPACE_GONE: Final = timedelta(seconds=30)
 
-logger = logging.getLogger("opsdk.ownership")
+_logger = logging.getLogger("opsdk.ownership")
 
 
 @final
@@ -145,7 +145,10 @@ class TypedChildren(Generic[CR, Child]):
     finalizer: str | None
     apply: bool
     recreate: bool
-    futile: Futile = field(default_factory=Futile)
+    # Changes that the server took and that changed nothing: an `update` that takes away what the server fills in.
+    futile: Marks = field(default_factory=Marks)
+    # What was applied, and found to own nothing besides.
+    applied: Marks = field(default_factory=Marks)
 
     def plan(self, cr: CR, owner: Owner, /) -> _Plan[CR, Child]:
         """See `Children`."""
@@ -205,7 +208,7 @@ class TypedChildren(Generic[CR, Child]):
                     raise
                 child = current
             else:
-                logger.info("%s: deleted %s %s", owner, self.info.kind, request)
+                _logger.info("%s: deleted %s %s", owner, self.info.kind, request)
                 return
 
     def judge(self, child: Child) -> bool:
@@ -287,10 +290,10 @@ class _Plan(Generic[CR, Child]):
         except ForbiddenError as error:
             if not any(cause.reason == "NamespaceTerminating" for cause in error.causes):
                 raise
-            logger.debug("%s: %s %s was not created: %s", self._owner, self._children.info.kind, request, error)
+            _logger.debug("%s: %s %s was not created: %s", self._owner, self._children.info.kind, request, error)
             self._wait(_NAMESPACE_GONE)
         else:
-            logger.info("%s: created %s %s", self._owner, self._children.info.kind, request)
+            _logger.info("%s: created %s %s", self._owner, self._children.info.kind, request)
             self._note(stored)
 
     async def _current(self, request: Request) -> Child | None:
@@ -316,7 +319,7 @@ class _Plan(Generic[CR, Child]):
             await self._refused(request, existing, error)
         else:
             if stored is not None:
-                logger.info("%s: changed %s %s", self._owner, self._children.info.kind, request)
+                _logger.info("%s: changed %s %s", self._owner, self._children.info.kind, request)
             self._note(existing if stored is None else stored)
 
     async def _refused(self, request: Request, existing: Child, error: InvalidError) -> None:
@@ -326,7 +329,7 @@ class _Plan(Generic[CR, Child]):
             raise error
         kind = self._children.info.kind
         if self._children.recreate:
-            logger.info("%s: %s %s is made anew: %s", self._owner, kind, request, error)
+            _logger.info("%s: %s %s is made anew: %s", self._owner, kind, request, error)
             await self._children.delete(self._owner, existing)
             self._wait(_SOON)
             return
@@ -371,16 +374,32 @@ class _Plan(Generic[CR, Child]):
         return changed
 
     async def _apply(self, child: Child, existing: Child) -> Child | None:
-        codec, manager = codec_of(self._kind), self._children.binding.field_manager
+        codec = codec_of(self._kind)
         before = self._document(codec.encode(existing))
         desired = self._document(codec.encode(child, only_set=True))
-        owned = applied_fields(metadata_of(existing), manager)
-        untracked = not metadata_of(existing).managedFields
         as_wanted = equivalent(before, lay_over(before, desired))
-        if as_wanted and (untracked or (owned is not None and not owns_unwanted(owned, desired))):
+        if as_wanted and not await self._owns_more(existing, desired):
+            self._children.applied.add(existing, desired)
             return None
         metadata_of(child).uid = view_of(existing).uid  # this incarnation, or a conflict
-        return await self._client.apply(child, force=True, field_manager=manager)
+        stored = await self._client.apply(child, force=True, field_manager=self._children.binding.field_manager)
+        self._children.applied.add(stored, desired)
+        return stored
+
+    async def _owns_more(self, existing: Child, desired: JsonObject) -> bool:
+        """Whether we own fields of the child that are not wanted any more, or none at all."""
+        binding = self._children.binding
+        metadata = metadata_of(existing)
+        if not metadata.managedFields and binding.fresh is not self._client:
+            # A cache keeps our own entry only. That there is none, may be because nobody keeps track.
+            if self._children.applied.has(existing, desired):
+                return False
+            request = request_of(existing)
+            metadata = metadata_of(await binding.fresh.get(self._kind, request.name, namespace=request.namespace))
+        if not metadata.managedFields:
+            return False  # nobody keeps track
+        owned = applied_fields(metadata, binding.field_manager)
+        return owned is None or owns_unwanted(owned, desired)
 
     def _document(self, raw: bytes) -> JsonObject:
         document: JsonObject = msgspec.json.decode(raw)

@@ -17,6 +17,7 @@ from lightkube.models.meta_v1 import Condition
 
 from opsdk.client import refresh_metadata
 from opsdk.client.finalizers import add_finalizers, has_finalizer, remove_finalizers
+from opsdk.client.reach import field_manager_of, uncached
 from opsdk.errors import (
     ChildConflictError,
     ConflictError,
@@ -30,7 +31,6 @@ from opsdk.events import Recorder
 from opsdk.models import ResourceInfo, find_condition, resource_of, set_condition, view_of
 from opsdk.models.status_pass import status_pass_of
 from opsdk.ownership._children import WAIT, Binding, Children
-from opsdk.ownership._reach import field_manager_of, uncached
 from opsdk.ownership._wanted import Owner
 from opsdk.ownership.declaration import OwnedKind
 from opsdk.ownership.labels import default_owner_set, owner_set_fault
@@ -49,7 +49,7 @@ CHILD_CONFLICT: Final = "ChildConflict"
 
 _FINALIZER: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
-logger = logging.getLogger("opsdk.ownership")
+_logger = logging.getLogger("opsdk.ownership")
 
 
 @final
@@ -211,14 +211,14 @@ class ResourceOwner(Generic[CR]):
         done = [finalizer for finalizer, count in remaining.items() if not count]
         if done:
             await remove_finalizers(self._client, cr, *done)
-            logger.info("%s: children are gone, and so is %s", owner, ", ".join(done))
+            _logger.info("%s: children are gone, and so is %s", owner, ", ".join(done))
         return Result(requeue_after=WAIT) if len(done) < len(remaining) else Result()
 
     async def _tell(self, cr: CR, owner: Owner, conflicts: Sequence[ChildConflictError], *, ready: bool) -> None:
         """Say on the object whether names are taken; and, where that was said once, what holds now."""
         message = "; ".join(map(str, conflicts))
         if conflicts:
-            logger.warning("%s: %s", owner, message)
+            _logger.warning("%s: %s", owner, message)
             await self._record(cr, message)
         conditions = _conditions_of(cr)
         if conditions is None or not (conflicts or find_condition(conditions, CHILDREN_READY)):
@@ -239,7 +239,7 @@ class ResourceOwner(Generic[CR]):
         try:
             stored = await self._client.status.patch_from(base, cr)
         except (ConflictError, NotFoundError) as error:
-            logger.debug("%s: the condition %s was not written: %s", owner, CHILDREN_READY, error)
+            _logger.debug("%s: the condition %s was not written: %s", owner, CHILDREN_READY, error)
         else:
             if stored is not None:
                 refresh_metadata(cr, stored)
@@ -250,7 +250,7 @@ class ResourceOwner(Generic[CR]):
         try:
             await self._recorder.record(cr, "Warning", CHILD_CONFLICT, message)
         except Exception:
-            logger.exception("the event %s could not be recorded", CHILD_CONFLICT)
+            _logger.exception("the event %s could not be recorded", CHILD_CONFLICT)
 
 
 def _conditions_of(cr: KubeObject) -> list[Condition] | None:

@@ -33,7 +33,7 @@ _DELETION_REASON: Final = "Deleted"
 
 _Phase: TypeAlias = Literal["enter", "reconcile"]
 
-logger = logging.getLogger("opsdk.statemachine")
+_logger = logging.getLogger("opsdk.statemachine")
 
 
 @final
@@ -116,7 +116,7 @@ class Pass(Generic[CR]):
         handler = self._setup.states.get(state)
         if handler is None:
             if self._deleting:
-                logger.info("%s is being deleted in the unknown state %r; nothing is done", self._where, state)
+                _logger.info("%s is being deleted in the unknown state %r; nothing is done", self._where, state)
                 return Result()
             raise UnknownStateError(self._setup.info.kind, str(self._request), state, tuple(self._setup.states))
         if status.view.pending_entry:
@@ -144,7 +144,7 @@ class Pass(Generic[CR]):
             return result
         await self._own(remove_finalizers(self._setup.client, self._cr, finalizer))
         self._setup.memory.forget(self._uid)
-        logger.info("%s: %r has finished, the finalizer %s is gone", self._where, target, finalizer)
+        _logger.info("%s: %r has finished, the finalizer %s is gone", self._where, target, finalizer)
         return Result()
 
     async def _first(self, handler: StateHandler[CR], start: datetime, now: datetime) -> Transition[CR] | None:
@@ -189,7 +189,7 @@ class Pass(Generic[CR]):
             await self._warn(outcome, state, handler)
             raise outcome.error
         await self._entered(status, state, handler, outcome)
-        logger.info("%s: enter of state %r has succeeded at last", self._where, state)
+        _logger.info("%s: enter of state %r has succeeded at last", self._where, state)
         await self._announce(handler)
         return Result(requeue_after=_NOW)
 
@@ -269,7 +269,7 @@ class Pass(Generic[CR]):
 
     def _transitioned(self, from_: str, to: str, reason: str, dwell_seconds: float | None) -> None:
         self._setup.observer.transition(from_, to, dwell_seconds)
-        logger.info("%s: state %r -> %r%s", self._where, from_, to, f" ({reason})" if reason else "")
+        _logger.info("%s: state %r -> %r%s", self._where, from_, to, f" ({reason})" if reason else "")
 
     async def _announce(self, handler: StateHandler[CR]) -> None:
         if handler.event is not None:
@@ -277,7 +277,7 @@ class Pass(Generic[CR]):
 
     async def _warn(self, failure: _Failure, state: str, handler: StateHandler[CR]) -> None:
         text = f'opsdk: {failure.phase} hook for state "{state}" failed: {failure.error}'
-        logger.warning("%s: %s", self._where, text)
+        _logger.warning("%s: %s", self._where, text)
         event = handler.failure_event
         if event is None:
             event = StateEvent(reason="EnterFailed" if failure.phase == "enter" else "ReconcileFailed", message=text)
@@ -287,7 +287,7 @@ class Pass(Generic[CR]):
         try:
             await self._setup.recorder.record(self._cr, type_, reason, message)
         except Exception:
-            logger.exception("%s: the event %s could not be recorded", self._where, reason)
+            _logger.exception("%s: the event %s could not be recorded", self._where, reason)
 
     def _timers(self, view: MachineStatusView) -> tuple[datetime, datetime]:
         """The time now, and the time from which the state's timers run."""

@@ -44,7 +44,7 @@ S = TypeVar("S", bound=str, default=str)
 _CONFLICT_DELAY: Final = timedelta(milliseconds=50)
 _CONFLICT_DELAY_LIMIT: Final = timedelta(seconds=5)
 
-logger = logging.getLogger("opsdk.statemachine")
+_logger = logging.getLogger("opsdk.statemachine")
 
 
 @final
@@ -160,12 +160,12 @@ class StateMachine(Generic[CR]):
         try:
             result = await Pass(self._setup(), cr).run()
         except SupersededInPassError as superseded:
-            logger.debug("%s: written by somebody else meanwhile; looking again (%s)", uid, superseded.__cause__)
+            _logger.debug("%s: written by somebody else meanwhile; looking again (%s)", uid, superseded.__cause__)
             entry = self._memory.of(uid, state)
             entry.conflicts += 1
             return Result(requeue_after=_conflict_delay(entry.conflicts))
         except GoneInPassError:
-            logger.debug("%s: gone meanwhile", uid)
+            _logger.debug("%s: gone meanwhile", uid)
             self._memory.forget(uid)
             return Result()
         if (known := self._memory.peek(uid, state)) is not None:
