@@ -130,7 +130,7 @@ def test_strategic_merges_lists_by_key(send: Send, deployed: dict[str, Any]) -> 
                 "containers": [
                     {"name": "web", "image": "nginx:2", "env": [{"name": "Y", "value": "3"}], "args": ["c"]}
                 ],
-                "volumes": [{"name": "new", "emptyDir": {}}],
+                "volumes": [{"name": "new", "emptyDir": dict[str, str]()}],
             },
         )
     )
