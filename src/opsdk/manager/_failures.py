@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from opsdk.errors import LeadershipLostError
 
@@ -12,8 +12,11 @@ __all__ = ["raise_bare", "raise_failures", "unwrap"]
 
 def unwrap(error: BaseException) -> BaseException:
     """The one exception in nested groups of one, or the group that really holds several."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    while isinstance(error, BaseExceptionGroup):
+        group = cast("BaseExceptionGroup[BaseException]", error)
+        if len(group.exceptions) != 1:
+            return group
+        error = group.exceptions[0]
     return error
 
 

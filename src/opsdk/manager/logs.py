@@ -30,18 +30,19 @@ Redact: TypeAlias = Callable[[str], str]
 _CONTEXT: Final = "opsdk_context"
 _PLAIN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _CONTEXT}
 _CREDENTIALS: Final = re.compile(r"(?i)\b(bearer|basic)\s+[a-z0-9._~+/=-]{8,}")
+_SECRET_NAME: Final = re.compile(r"(?i)password|passwd|secret|token|credential|authorization|api_?key")
 _COLOURS: Final = {"DEBUG": "2", "WARNING": "33", "ERROR": "31", "CRITICAL": "1;31"}
 
 
 def _context_of(record: logging.LogRecord) -> Mapping[str, str]:
-    value: object = getattr(record, _CONTEXT, None)
-    return {str(key): str(item) for key, item in value.items()} if isinstance(value, Mapping) else {}
+    context: Mapping[str, str] = getattr(record, _CONTEXT, {})
+    return context
 
 
 def _extras_of(record: logging.LogRecord) -> dict[str, str | int | float | bool]:
-    """What the caller passed as `extra=`, as far as it is a plain value."""
+    """What the caller passed as `extra=`, as far as it is a plain value and its name is not that of a secret."""
     return {
-        key: value
+        key: "[redacted]" if _SECRET_NAME.search(key) else value
         for key, value in vars(record).items()
         if key not in _PLAIN and not key.startswith("_") and isinstance(value, (str, int, float, bool))
     }
@@ -172,7 +173,7 @@ def configure_logging(
     )
     handler.addFilter(ReconcileContextFilter())
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
+    for old in [other for other in root.handlers if isinstance(other, _Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(level)

@@ -22,6 +22,7 @@ from opsdk.errors import ConfigurationError, LeadershipLostError, ManagerError
 from opsdk.events import Recorder
 from opsdk.manager._failures import raise_bare, raise_failures
 from opsdk.manager._group import RunnableGroup
+from opsdk.manager._malformed import MalformedReporter
 from opsdk.manager.election import LeaderElector
 from opsdk.manager.logs import configure_logging
 from opsdk.manager.options import ManagerOptions
@@ -85,6 +86,8 @@ class Manager:
         self._caches = RunnableGroup("caches", self._failed)
         self._everywhere = RunnableGroup("runnables", self._failed)
         self._leader_only = RunnableGroup("leader-only runnables", self._failed)
+        self._informers.malformed = malformed = MalformedReporter(self._metrics, self._recorder)
+        self._caches.add(malformed)
         self._caches.add(self._informers)
 
         self._readiness = Readiness(self._informers, staleness=options.readiness_staleness)
@@ -306,6 +309,7 @@ class Manager:
                     self._leader_only.start(tasks)
                 await self._elector.hold()
         except Exception as error:  # noqa: BLE001 - raised at the end of the manager
+            self._readiness.leadership = "leadership was lost; the manager is stopping"
             self._leader_only.cancel()
             self._failed(error)
 

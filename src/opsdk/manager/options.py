@@ -112,8 +112,8 @@ class ManagerOptions:
         faults: list[str] = []
         if not self.field_manager or len(self.field_manager) > 128:
             faults.append("field_manager must have 1 to 128 characters")
-        # Untyped callers pass a str, which would be read as one namespace a character.
-        if isinstance(self.namespaces, str) or not all(self.namespaces):
+        given: object = self.namespaces  # an untyped caller's str would be one namespace a character
+        if isinstance(given, str) or not all(self.namespaces):
             faults.append(f"namespaces is {self.namespaces!r}; it must be a tuple of names")
         if self.log_format not in {None, "auto", "json", "text"}:
             faults.append(f"log_format is {self.log_format!r}; it must be 'auto', 'json', 'text' or None")

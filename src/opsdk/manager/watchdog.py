@@ -89,7 +89,8 @@ class Watchdog:
             self._asked.wake()
 
     def _stack(self) -> str:
-        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001 - the one way to see another thread's stack
+        # The one way to see another thread's stack; underscored, and documented.
+        frame = sys._current_frames().get(self._loop_thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - see above
         if frame is None:
             return "  (its thread is gone)"
         return "".join(traceback.format_stack(frame)[-_MOST_FRAMES:]).rstrip()

@@ -66,10 +66,15 @@ async def until(condition: Callable[[], bool], within: float) -> None:
 
 
 class Replica:
-    def __init__(self, server: ApiServer, name: str, **durations: timedelta) -> None:
+    def __init__(self, server: ApiServer, name: str, *, retry_seconds: float = 2, lease_seconds: float = 15) -> None:
         self.network = Network(server.transport())
         self.elector = LeaderElector(
-            ApiClient(self.network), name="op", namespace="default", identity=name, **durations
+            ApiClient(self.network),
+            name="op",
+            namespace="default",
+            identity=name,
+            lease_duration=timedelta(seconds=lease_seconds),
+            retry_period=timedelta(seconds=retry_seconds),
         )
         self.losses: list[str] = []
         self.terms = 0
@@ -287,15 +292,8 @@ async def test_cancelling_the_leader_gives_the_lease_back() -> None:
         assert not (await read_lease(server)).holderIdentity
 
 
-@pytest.mark.parametrize(
-    "durations",
-    [
-        {"lease_duration": timedelta(seconds=10)},
-        {"retry_period": timedelta(seconds=9)},
-        {"retry_period": timedelta(0)},
-    ],
-)
-async def test_durations_that_cannot_be_safe_are_refused(durations: dict[str, timedelta]) -> None:
+@pytest.mark.parametrize(("retry_seconds", "lease_seconds"), [(2, 10), (9, 15), (0, 15)])
+async def test_durations_that_cannot_be_safe_are_refused(retry_seconds: float, lease_seconds: float) -> None:
     async with ApiServer() as server:
         with pytest.raises(ConfigurationError, match="renew_deadline"):
-            Replica(server, "first", **durations)
+            Replica(server, "first", retry_seconds=retry_seconds, lease_seconds=lease_seconds)

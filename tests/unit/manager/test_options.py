@@ -57,8 +57,9 @@ def test_replace_checks_again() -> None:
     ],
 )
 def test_a_wrong_option_is_refused_by_name(values: dict[str, Any], field: str) -> None:
+    everything: dict[str, Any] = {"leader_election": False, **values}
     with pytest.raises(ConfigurationError, match=field):
-        ManagerOptions(**({"leader_election": False} | values))
+        ManagerOptions(**everything)
 
 
 def test_all_faults_are_told_at_once() -> None:
