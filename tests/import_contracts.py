@@ -31,9 +31,9 @@ class PrivateModulesContract(Contract):
 
 
 def _home(module: str) -> str | None:
-    """The package that a private module belongs to; None for a public module."""
+    """The package of ours that a private module belongs to; None for a public module, and for other people's."""
     parts = module.split(".")
     for index, part in enumerate(parts):
-        if part.startswith("_") and not part.startswith("__"):
+        if index and part.startswith("_") and not part.startswith("__"):
             return ".".join(parts[:index])
     return None
