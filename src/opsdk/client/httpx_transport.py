@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, final
 
@@ -78,6 +79,9 @@ class HttpxTransport:
     @asynccontextmanager
     async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
         """Send and hand out the answer as it comes; leaving the context drops the connection."""
+        # A kube-apiserver compresses the initial events of a watch, and what follows as further gzip members, which
+        # httpx2 takes for the end of the body: everything after the initial events would be lost without a sign.
+        request = replace(request, headers={"accept-encoding": "identity", **request.headers})
         try:
             response = await self._send(self._streams, request)
         except httpx2.HTTPError as error:

@@ -217,6 +217,18 @@ async def test_compressed_answers_come_decompressed(make_transport: MakeTranspor
         assert (await transport.request(get())).body == b"x" * 100_000
 
 
+async def test_a_stream_asks_for_no_compression(make_transport: MakeTransport) -> None:
+    """kube-apiserver would compress a watch in several gzip members, of which many readers see only the first."""
+
+    async def handler(exchange: Exchange) -> bytes:
+        return reply()
+
+    async with serving(handler) as server, using(make_transport(config(server.url))) as transport:
+        async with transport.stream(get()):
+            pass
+    assert server.exchanges[0].headers.get("accept-encoding", "identity") == "identity"
+
+
 async def test_connections_are_used_again(make_transport: MakeTransport) -> None:
     async def handler(exchange: Exchange) -> bytes:
         return reply()
