@@ -80,7 +80,9 @@ class Manager:
         gated = self._api_client if self._elector is None else self._api_client.with_gate(self._elector.gate)
         self._informers = Informers(self._api_client)
         self._client = CachedClient(gated, self._informers)
-        self._recorder = Recorder(gated, component=options.field_manager, observer=self._metrics.events)
+        self._recorder = Recorder(
+            gated, component=options.field_manager, observer=self._metrics.events, redact=options.redact
+        )
 
         self._failures: list[Exception] = []
         self._caches = RunnableGroup("caches", self._failed)
@@ -192,6 +194,8 @@ class Manager:
     def add(self, runnable: Runnable, /, *, leader_only: bool = True) -> None:
         """Run `runnable` with the manager. When it raises, the manager stops and raises that.
 
+        Call it before the start, or on the manager's loop: then it runs at once.
+
         One with a method `drain()` is asked to end by itself when the manager stops, and cancelled after the grace
         period; any other is cancelled.
 
@@ -222,7 +226,7 @@ class Manager:
             Exception: What a runnable raised; a group when independent ones failed together.
         """
         if self._options.log_format is not None and not logging.getLogger().handlers:
-            configure_logging(self._options.log_format, self._options.log_level)
+            configure_logging(self._options.log_format, self._options.log_level, redact=self._options.redact)
         try:
             async with anyio.create_task_group() as tasks:
                 hurry = anyio.Event()

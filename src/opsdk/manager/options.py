@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
@@ -47,6 +48,8 @@ class ManagerOptions:
         log_format: What `run` sets up where the program has not configured logging: `json`, `text`, or `auto` (JSON in
             a cluster, text elsewhere); None: leave logging alone. Default `auto`.
         log_level: The level that goes with it. Default `INFO`.
+        redact: Is given each text of a log line or event before it is written, and returns what may be seen of it. For
+            logs, where `run` sets them up.
 
     Raises:
         ConfigurationError: A value makes no sense; the text names the field.
@@ -75,6 +78,7 @@ class ManagerOptions:
     block_warning: timedelta = timedelta(seconds=3)
     log_format: LogFormat | None = "auto"
     log_level: str = "INFO"
+    redact: Callable[[str], str] | None = None
 
     def __post_init__(self) -> None:
         faults = [fault for check in (self._election, self._durations, self._texts, self._serving) for fault in check()]

@@ -7,6 +7,7 @@ timers on it.
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import threading
 import time
@@ -47,13 +48,13 @@ class Watchdog:
         self._interval_seconds = min(interval.total_seconds(), self._warn_after_seconds / 2)
         self._on_beat = on_beat
         self._asked = ThreadWaker()
-        self._last_turn = time.monotonic()
+        self._last_turn = math.inf  # nothing to see before the loop runs
         self._loop_thread = 0
         self._stopping = threading.Event()
 
     @property
     def silence_seconds(self) -> float:
-        """How long ago the loop turned. From any thread."""
+        """How long ago the loop should have turned and did not; 0 before `run`. From any thread."""
         return max(time.monotonic() - self._last_turn - self._interval_seconds, 0.0)
 
     async def run(self) -> None:

@@ -18,6 +18,7 @@ from opsdk.client import ApiClient
 from opsdk.controller import ControllerHost
 from opsdk.errors import ApiConnectionError, ConfigurationError, LeadershipLostError, ManagerError
 from opsdk.manager import Manager, ManagerOptions
+from opsdk.models import CustomResource, Model
 from opsdk.persistence import PersistenceHost
 from opsdk.testing import ApiServer
 from opsdk.types import Request, Result
@@ -28,6 +29,22 @@ ALONE = ManagerOptions(leader_election=False, serve_metrics=False, serve_probes=
 ELECTED = ManagerOptions(
     leader_election_id="op", leader_election_namespace="default", serve_metrics=False, serve_probes=False
 )
+
+
+class LooseSpec(Model):
+    size: str
+
+
+class Loose(CustomResource[LooseSpec, Model], group="demo.example.com", version="v1", kind="Loose", plural="looses"):
+    """What the server takes."""
+
+
+class StrictSpec(Model):
+    size: int
+
+
+class Strict(CustomResource[StrictSpec, Model], group="demo.example.com", version="v1", kind="Loose", plural="looses"):
+    """What the program takes of it."""
 
 
 class Work:
@@ -398,3 +415,34 @@ async def test_an_api_error_in_a_runnable_is_an_ordinary_failure() -> None:
         manager.add(Failing(ApiConnectionError("cut")))
         with pytest.raises(ApiConnectionError, match="cut"):
             await manager.start()
+
+
+async def test_an_object_that_does_not_fit_its_model_is_counted_logged_and_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with ApiServer() as server:
+        await server.install(Loose)
+        client = server.client()
+        await client.create(Loose(metadata=ObjectMeta(name="bad", namespace="default"), spec=LooseSpec(size="much")))
+        await client.create(Loose(metadata=ObjectMeta(name="good", namespace="default"), spec=LooseSpec(size="3")))
+        seen: list[str] = []
+
+        class Reads:
+            async def reconcile(self, request: Request, /) -> Result:
+                await manager.client.get(Strict, request.name, namespace=request.namespace)
+                seen.append(request.name)
+                return Result()
+
+        manager = Manager(ALONE, client=client)
+        manager.controller(Strict).complete(Reads())
+        with caplog.at_level(logging.ERROR, "opsdk.manager"):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(manager.start)
+                await anyio.sleep(5)
+                manager.stop()
+        assert "good" in seen
+        assert manager.metrics.registry.get_sample_value("opsdk_malformed_objects_total", {"kind": "Loose"}) == 1
+        assert "malformed object skipped" in caplog.text
+        events = [event for event in await client.list(Event) if event.reason == "MalformedResource"]
+        assert [(event.type, event.involvedObject.name) for event in events] == [("Warning", "bad")]
+        assert "size" in (events[0].message or "")

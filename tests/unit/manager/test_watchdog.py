@@ -60,6 +60,10 @@ async def test_an_idle_loop_is_not_a_blocked_one(caplog: pytest.LogCaptureFixtur
     assert caplog.text == ""
 
 
+async def test_nothing_is_silent_before_the_loop_runs() -> None:
+    assert Watchdog(warn_after=timedelta(seconds=1)).silence_seconds == 0
+
+
 async def test_the_watchdog_takes_its_thread_with_it_and_beats_on_the_loop() -> None:
     beats: list[int] = []
     watchdog = Watchdog(

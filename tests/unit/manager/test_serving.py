@@ -1,0 +1,270 @@
+"""A manager with its endpoints and its signals: real sockets, real threads, real time."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.coordination_v1 import Lease
+from lightkube.resources.core_v1 import ConfigMap
+
+from opsdk.errors import ConfigurationError, OpsdkError
+from opsdk.manager import Manager, ManagerOptions
+from opsdk.models import CustomResource, Model
+from opsdk.testing import ApiServer
+from opsdk.types import Request, Result
+
+pytestmark = pytest.mark.anyio
+
+SERVING = ManagerOptions(
+    leader_election=False,
+    metrics_bind_address="127.0.0.1:0",
+    probe_bind_address="127.0.0.1:0",
+    block_warning=timedelta(seconds=0.2),
+    log_format=None,
+)
+
+
+@pytest.fixture(params=["asyncio", "trio"])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class NotInstalledSpec(Model):
+    size: int = 0
+
+
+class NotInstalled(CustomResource[NotInstalledSpec, Model], group="demo.example.com", version="v1"):
+    """A kind whose CRD is missing."""
+
+
+def ask_now(url: str | None, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"{url}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+async def ask(url: str | None, path: str) -> tuple[int, str]:
+    return await anyio.to_thread.run_sync(ask_now, url, path)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with anyio.fail_after(10):
+        while not condition():  # noqa: ASYNC110 - whatever it is, it happens by itself
+            await anyio.sleep(0.02)
+
+
+async def until_readiness(manager: Manager, code: int, text: str = "") -> str:
+    """Wait until `/readyz` answers with this code, and something that matches."""
+    await until(lambda: manager.probes_url is not None)
+    with anyio.fail_after(10):
+        while True:
+            answer = await ask(manager.probes_url, "/readyz?verbose")
+            if answer[0] == code and re.search(text, answer[1]):
+                return answer[1]
+            await anyio.sleep(0.05)
+
+
+async def until_ready(manager: Manager) -> None:
+    await until_readiness(manager, 200)
+
+
+async def test_probes_and_metrics_are_served_while_it_runs_and_no_thread_stays() -> None:
+    async with ApiServer() as server:
+        manager = Manager(SERVING, client=server.client())
+        manager.informers.informer(ConfigMap)
+        database: list[str | None] = ["no connection"]
+        manager.add_readiness_check("database", lambda: database[0])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await until_readiness(manager, 500, r"\[-\]database failed: no connection")
+            database[0] = None
+            await until_ready(manager)
+            code, text = await ask(manager.probes_url, "/readyz?verbose")
+            assert (code, text.splitlines()) == (
+                200,
+                [
+                    "[+]loop ok",
+                    "[+]manager ok",
+                    "[+]caches ok",
+                    "[+]leadership ok",
+                    "[+]database ok",
+                    "readyz check passed",
+                ],
+            )
+            assert (await ask(manager.probes_url, "/healthz"))[0] == 200
+            code, text = await ask(manager.metrics_url, "/metrics")
+            assert code == 200
+            assert "rest_client_requests_total" in text
+            manager.stop()
+        assert manager.probes_url is None
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("opsdk")]
+
+
+async def test_w15_liveness_shows_a_blocked_loop_and_no_event_is_lost() -> None:
+    seen: list[str] = []
+
+    class Notes:
+        async def reconcile(self, request: Request, /) -> Result:
+            seen.append(request.name)
+            return Result()
+
+    async with ApiServer() as server:
+        client = server.client()
+        manager = Manager(replace(SERVING, liveness_block=timedelta(seconds=0.6)), client=client)
+        manager.controller(ConfigMap).complete(Notes())
+        answers: list[tuple[int, str]] = []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await until_ready(manager)
+            url = manager.probes_url
+
+            def probe() -> None:
+                time.sleep(1.2)
+                answers.append(ask_now(url, "/livez"))
+
+            prober = threading.Thread(target=probe)
+            prober.start()
+            for number in range(20):
+                await client.create(ConfigMap(metadata=ObjectMeta(name=f"c{number}", namespace="default")))
+            time.sleep(1.8)  # noqa: ASYNC251 - the block is the point
+            prober.join()
+            await until(lambda: len(seen) >= 20)
+            assert sorted(seen) == sorted(f"c{number}" for number in range(20))
+            await anyio.sleep(0.3)
+            assert (await ask(url, "/livez"))[0] == 200
+            manager.stop()
+        ((code, text),) = answers
+        assert code == 500
+        assert "the event loop has not turned for" in text
+
+
+async def test_w11_a_missing_crd_makes_it_not_ready_by_name_and_nothing_else_stops() -> None:
+    seen: list[str] = []
+
+    class Notes:
+        async def reconcile(self, request: Request, /) -> Result:
+            seen.append(request.name)
+            return Result()
+
+    async with ApiServer() as server:
+        client = server.client()
+        await client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+        manager = Manager(SERVING, client=client)
+        manager.controller(ConfigMap).complete(Notes())
+        manager.controller(NotInstalled).complete(Notes())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await until_readiness(manager, 500, r"caches failed: .*NotInstalled.* has not synced: .*404")
+            await until(lambda: seen == ["c"])
+            await server.install(NotInstalled)
+            await until_ready(manager)
+            manager.stop()
+
+
+async def test_a_taken_port_ends_the_start_with_an_error_and_frees_what_was_taken_before() -> None:
+    async with ApiServer() as server:
+        first = Manager(SERVING, client=server.client())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(first.start)
+            await until_ready(first)
+            assert first.metrics_url is not None
+            taken = first.metrics_url.removeprefix("http://")
+            second = Manager(replace(SERVING, metrics_bind_address=taken), client=server.client())
+            with pytest.raises(ConfigurationError, match=taken):
+                await second.start()
+            first.stop()
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("opsdk")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_run_in_order(number: signal.Signals) -> None:
+    ended: list[str] = []
+
+    class Work:
+        async def run(self) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                ended.append("work")
+
+    async with ApiServer() as server:
+        manager = Manager(SERVING, client=server.client())
+        manager.add(Work())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.run)
+            await until_ready(manager)
+            os.kill(os.getpid(), number)
+    assert ended == ["work"]
+
+
+async def test_a_second_signal_cancels_at_once() -> None:
+    class Endless:
+        started = False
+
+        async def reconcile(self, request: Request, /) -> Result:
+            self.started = True
+            await anyio.sleep(1000)
+            return Result()
+
+    async with ApiServer() as server:
+        client = server.client()
+        await client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+        manager, endless = Manager(SERVING, client=client), Endless()
+        manager.controller(ConfigMap).complete(endless)
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(manager.run)
+                await until(lambda: endless.started)
+                os.kill(os.getpid(), signal.SIGTERM)
+                await anyio.sleep(0.5)
+                os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def test_what_a_runnable_raises_leaves_run_bare() -> None:
+    class Failing:
+        async def run(self) -> None:
+            raise LookupError("broken")
+
+    async with ApiServer() as server:
+        manager = Manager(SERVING, client=server.client())
+        manager.add(Failing())
+        with pytest.raises(LookupError, match="broken"):
+            await manager.run()
+
+
+async def test_a_client_from_the_environment_is_the_managers_own_and_closed_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async with ApiServer() as server, server.serve() as served:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(served.kubeconfig())
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        manager = Manager(replace(SERVING, leader_election=True, leader_election_id="op", serve_metrics=False))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await until_ready(manager)
+            await until(lambda: manager.is_leader)
+            manager.stop()
+        lease = await server.client().get(Lease, "op", namespace="default")
+        assert lease.spec is not None
+        assert not lease.spec.holderIdentity
+        with pytest.raises((OpsdkError, RuntimeError), match=r"(?i)close"):
+            await manager.api_client.list(ConfigMap, namespace="default")
