@@ -119,8 +119,9 @@ class Writer:
         errors = validate_metadata(metadata, info) + self._faults(info, document, None)
         if errors:
             raise invalid(info, as_text(metadata.get("name")), errors)
-        if self._cluster.find(info, call.namespace, as_text(metadata.get("name"))) is not None:
-            raise already_exists(info, as_text(metadata.get("name")))
+        there = self._cluster.find(info, call.namespace, as_text(metadata.get("name")))
+        if there is not None:
+            raise already_exists(info, there.name, deleting=there.deleting)
         if manager is not None:
             self._track(info, None, document, manager)
         if not call.dry_run:
@@ -154,7 +155,7 @@ class Writer:
         if info.generation and _differs(info, old, document):
             generation = metadata.get("generation")
             metadata["generation"] = (generation if isinstance(generation, int) else 0) + 1
-        errors = validate_update(metadata, old_metadata) + self._faults(info, document, old)
+        errors = validate_update(metadata, old_metadata, info) + self._faults(info, document, old)
         if errors:
             raise invalid(info, stored.name, errors)
         return self._finish(call, stored, old, document, manager)

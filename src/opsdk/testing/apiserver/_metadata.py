@@ -38,6 +38,9 @@ _SYSTEM_FIELDS: Final = (
     "selfLink",
     "generation",
 )
+_STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+# Kinds that are served by other servers inside kube-apiserver, which do not ask finalizers for a domain.
+_LOOSE_GROUPS: Final = frozenset({"apiextensions.k8s.io", "apiregistration.k8s.io"})
 _GARBAGE_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion"})
 
 
@@ -152,11 +155,11 @@ def validate_metadata(metadata: Document, info: KindInfo) -> list[FieldError]:
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
         errors += [invalid("metadata.name", name, fault) for fault in _name_faults(info, name)]
-    errors += _validate_common(metadata)
+    errors += _validate_common(metadata, info)
     return errors
 
 
-def validate_update(metadata: Document, old: Document) -> list[FieldError]:
+def validate_update(metadata: Document, old: Document, info: KindInfo) -> list[FieldError]:
     """The faults of a changed object's metadata."""
     errors: list[FieldError] = []
     if old.get("deletionTimestamp") is not None:
@@ -171,7 +174,7 @@ def validate_update(metadata: Document, old: Document) -> list[FieldError]:
         for name in ("name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds")
         if metadata.get(name) != old.get(name) and (metadata.get(name) or old.get(name))
     ]
-    errors += _validate_common(metadata)
+    errors += _validate_common(metadata, info)
     return errors
 
 
@@ -202,12 +205,12 @@ def _dns1123_label_faults(name: str) -> list[str]:
     return faults
 
 
-def _validate_common(metadata: Document) -> list[FieldError]:
+def _validate_common(metadata: Document, info: KindInfo) -> list[FieldError]:
     errors: list[FieldError] = []
     errors += _validate_labels(as_object(metadata.get("labels")))
     errors += _validate_annotations(as_object(metadata.get("annotations")))
     errors += _validate_owners(as_list(metadata.get("ownerReferences")))
-    errors += _validate_finalizers(as_list(metadata.get("finalizers")))
+    errors += _validate_finalizers(as_list(metadata.get("finalizers")), info)
     return errors
 
 
@@ -263,11 +266,14 @@ def _validate_owners(owners: list[Value]) -> list[FieldError]:
     return errors
 
 
-def _validate_finalizers(finalizers: list[Value]) -> list[FieldError]:
+def _validate_finalizers(finalizers: list[Value], info: KindInfo) -> list[FieldError]:
     errors: list[FieldError] = []
-    for entry in finalizers:
+    for index, entry in enumerate(finalizers):
         name = as_text(entry)
         errors += [invalid("metadata.finalizers", name, fault) for fault in qualified_name_faults(name)]
+        if info.builtin and info.group not in _LOOSE_GROUPS and "/" not in name and name not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(f"metadata.finalizers[{index}]", name, text))
     if {as_text(entry) for entry in finalizers} >= _GARBAGE_FINALIZERS:
         text = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid("metadata.finalizers", finalizers, text))

@@ -60,7 +60,8 @@ def parse_version(text: str) -> int:
     if not text:
         return 0
     if not text.isdigit():
-        raise bad_request(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+        why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {why}")
     return int(text)
 
 
@@ -191,10 +192,10 @@ def _read_token(token: str, prefix: str) -> tuple[int, str]:
     try:
         content = as_object(decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))))
     except (ValueError, binascii.Error) as error:
-        raise bad_request("continue key is not valid: illegal base64 data") from error
+        raise bad_request("invalid continue token: continue key is not valid: illegal base64 data") from error
     revision, start = content.get("rv"), content.get("start")
     if content.get("v") != "meta.k8s.io/v1" or not isinstance(revision, int) or not isinstance(start, str):
-        raise bad_request("continue key is not valid: incorrect encoded format")
+        raise bad_request("invalid continue token: continue key is not valid: incorrect encoded format")
     return revision, prefix + start
 
 

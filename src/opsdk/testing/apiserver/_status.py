@@ -90,9 +90,12 @@ def not_found(info: KindInfo, name: str) -> StatusError:
     return StatusError(404, "NotFound", f'{info.resource} "{name}" not found', details=_details(info, name))
 
 
-def already_exists(info: KindInfo, name: str) -> StatusError:
-    """409: the name is taken."""
-    return StatusError(409, "AlreadyExists", f'{info.resource} "{name}" already exists', details=_details(info, name))
+def already_exists(info: KindInfo, name: str, *, deleting: bool = False) -> StatusError:
+    """409: the name is taken, perhaps by an object on its way out."""
+    text = f'{info.resource} "{name}" already exists'
+    if deleting:
+        text = f"object is being deleted: {text}"
+    return StatusError(409, "AlreadyExists", text, details=_details(info, name))
 
 
 def conflict(info: KindInfo, name: str, why: str = _MODIFIED) -> StatusError:
@@ -193,7 +196,7 @@ def too_large_version(wanted: int, current: int) -> StatusError:
     return StatusError(
         504,
         "Timeout",
-        f"Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
         details={"causes": causes},
         retry_after_seconds=1,
     )
