@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator
@@ -18,16 +19,36 @@ from typing import cast
 
 import anyio
 from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import Deployment
 
-from life import FIRST_IMAGE, Life, LifeError, WrittenStatus
+from life import FIRST_IMAGE, SECOND_IMAGE, Life, LifeError
 from opsdk import Manager, ManagerOptions
 from opsdk.client import ApiClient, ClientConfig
 from opsdk.testing import ApiServer
+from opsdk.testing.apiserver.actors import DeploymentActor
 from timeline import Timeline
-from webapp import Phase, WebApp, WebAppSpec, register
+from webapp import Phase, WebApp, WebAppSpec, image_of, register
 
 PATIENCE_SECONDS = 30.0
 PACE = timedelta(milliseconds=600)  # for the reader; the operator needs none of it
+
+
+class Pods:
+    """Stands in for a cluster's nodes: pods of an image come up, or they do not. A `Workload`."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+        # The images of the story come up when it says so; any other one by itself, as in a cluster.
+        self.actor = DeploymentActor(client, failing_images=(FIRST_IMAGE, SECOND_IMAGE))
+
+    async def become_available(self, namespace: str, name: str) -> None:
+        self.actor.heal(await self._image(namespace, name))
+
+    async def break_down(self, namespace: str, name: str) -> None:
+        self.actor.fail(await self._image(namespace, name))
+
+    async def _image(self, namespace: str, name: str) -> str:
+        return image_of(await self.client.get(Deployment, name, namespace=namespace))
 
 
 @asynccontextmanager
@@ -66,16 +87,16 @@ async def demo(*, serve: bool) -> None:
                 operator(kubeconfig) as manager,
                 anyio.create_task_group() as tasks,
             ):
+                pods = Pods(client)
+                tasks.start_soon(pods.actor.run)
                 tasks.start_soon(timeline.watch, client, "default")
                 with anyio.fail_after(PATIENCE_SECONDS):
                     await leading(manager)
                     timeline.line("the operator leads")
-                    workload = WrittenStatus(client)
-                    life = Life(client, workload, tell=timeline.step, pace=PACE)
-                    await life.whole()
+                    await Life(client, pods, tell=timeline.step, pace=PACE).whole()
                 await anyio.sleep(0.1)  # for the last lines
                 if serve:
-                    await look_around(timeline, client, kubeconfig)
+                    await look_around(timeline, client, pods, kubeconfig)
                 tasks.cancel_scope.cancel()
     print()
     timeline.line(timeline.style("✓ from creation to deletion, everything as it should be", "bold", "green"))
@@ -89,7 +110,7 @@ async def leading(manager: Manager) -> None:
         await anyio.sleep(0.02)
 
 
-async def look_around(timeline: Timeline, client: ApiClient, kubeconfig: Path) -> None:
+async def look_around(timeline: Timeline, client: ApiClient, pods: Pods, kubeconfig: Path) -> None:
     """Leave everything running, with a webapp to look at, until Ctrl-C."""
     timeline.step("a webapp to look at")
     await client.create(
@@ -98,11 +119,13 @@ async def look_around(timeline: Timeline, client: ApiClient, kubeconfig: Path) -
             spec=WebAppSpec(image=FIRST_IMAGE, replicas=2, config={"motd": "welcome"}),
         )
     )
-    life = Life(client, WrittenStatus(client), tell=timeline.step)
+    life = Life(client, pods, tell=timeline.step)
     await life.reach(Phase.INITIALISING)
     await life.serve()
-    print(f"\nLook around (Ctrl-C ends it):\n\n    kubectl --kubeconfig {kubeconfig} get webapps\n", flush=True)
-    await anyio.sleep_forever()
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        print(f"\nLook around (Ctrl-C ends it):\n\n    kubectl --kubeconfig {kubeconfig} get webapps\n", flush=True)
+        async for _ in signals:
+            return
 
 
 def main() -> int:
