@@ -46,7 +46,7 @@ format: venv ## let ruff mend what it can
 	@$(BIN)/ruff format $(CODE)
 
 contracts: venv ## who may import whom
-	@PYTHONPATH=tests $(BIN)/lint-imports --no-cache --config pyproject.toml | sed '/^$$/d'
+	@PYTHONPATH=tests/support $(BIN)/lint-imports --no-cache --config pyproject.toml | sed '/^$$/d'
 
 types: venv ## mypy strict, pyright strict, and the completeness of the public types
 	@$(BIN)/mypy src tests

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import final
 
 import anyio
+from lightkube.models.core_v1 import Container
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Pod
 
-from life import FIRST_IMAGE
 from opsdk import Client
 from opsdk.errors import ApiError, ConflictError, NotFoundError
 from opsdk.models import name_of
@@ -71,5 +72,5 @@ class Kubelet:
             pass
 
 
-def _images(containers: list[object]) -> set[str]:
-    return {str(getattr(container, "image", FIRST_IMAGE)) for container in containers}
+def _images(containers: Iterable[Container]) -> set[str]:
+    return {container.image or "" for container in containers}
