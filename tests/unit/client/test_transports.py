@@ -223,9 +223,12 @@ async def test_a_stream_asks_for_no_compression(make_transport: MakeTransport) -
     async def handler(exchange: Exchange) -> bytes:
         return reply()
 
-    async with serving(handler) as server, using(make_transport(config(server.url))) as transport:
-        async with transport.stream(get()):
-            pass
+    async with (
+        serving(handler) as server,
+        using(make_transport(config(server.url))) as transport,
+        transport.stream(get()) as stream,
+    ):
+        assert stream.status == 200
     assert server.exchanges[0].headers.get("accept-encoding", "identity") == "identity"
 
 
