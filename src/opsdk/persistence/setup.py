@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Protocol
 
 from typing_extensions import TypeVar
@@ -58,6 +59,7 @@ def setup_reconciler(
     finalizer: str,
     is_conflict: ConflictRecognizer | None = None,
     max_concurrent: int = 1,
+    timeout: timedelta | None = None,
     threads: int = 8,
     redact: Callable[[str], str] | None = None,
 ) -> PersistenceReconciler[T]:
@@ -92,6 +94,7 @@ def setup_reconciler(
         is_conflict: What counts as a violated unique constraint. Default: `is_unique_violation`, which knows SQLite,
             asyncpg, psycopg, MySQL's drivers and SQLAlchemy.
         max_concurrent: How many objects may be worked on at once. Default 1.
+        timeout: A pass that takes longer is cancelled and has failed. Default: none.
         threads: How many hooks that are plain functions may run at once. Default 8.
         redact: Is given each error text before it goes into status, and returns what may be seen of it.
 
@@ -99,7 +102,7 @@ def setup_reconciler(
         The reconciler, for `enqueue` and `resync`.
 
     Raises:
-        ValueError: `finalizer` is empty or no qualified name.
+        ValueError: `finalizer` is empty or no qualified name, `max_concurrent` is below 1, or `timeout` not positive.
     """
     reconciler = PersistenceReconciler(
         kind,
@@ -115,6 +118,6 @@ def setup_reconciler(
         threads=threads,
         redact=redact,
     )
-    builder = manager.controller(kind).predicates(worth_a_pass(finalizer)).options(max_concurrent=max_concurrent)
-    reconciler.attach(builder.complete(reconciler))
+    builder = manager.controller(kind).predicates(worth_a_pass(finalizer))
+    reconciler.attach(builder.options(max_concurrent=max_concurrent, timeout=timeout).complete(reconciler))
     return reconciler

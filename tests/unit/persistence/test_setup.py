@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from lightkube.models.meta_v1 import Condition, ObjectMeta
@@ -215,6 +216,56 @@ async def test_what_was_enqueued_before_the_start_is_kept_and_after_the_stop_for
         assert rows.names == ["ops"]
         roles.enqueue("default", "ops")
         assert rows.names == ["ops"]
+
+
+async def test_a_stopping_manager_waits_for_a_hook_in_a_thread() -> None:
+    entered, release = threading.Event(), threading.Event()
+    done: list[str] = []
+
+    def persist(role: Role) -> None:
+        entered.set()
+        assert release.wait(10)
+        done.append(role.metadata.name or "")
+
+    async with ApiServer() as server:
+        await server.install(Role)
+        await server.client().create(role())
+        manager = manager_on(server)
+        setup_reconciler(manager, Role, on_upsert=persist, on_delete=Rows().delete, finalizer=FINALIZER)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await anyio.to_thread.run_sync(entered.wait, 10)
+            manager.stop()
+            await anyio.lowlevel.checkpoint()
+            assert not done
+            release.set()
+        assert done == ["ops"]
+        stored = await server.client().get(Role, "ops", namespace="default")
+        assert stored.status.observed_generation == 1
+
+
+async def test_a_pass_beyond_its_timeout_has_failed_and_is_tried_again() -> None:
+    calls: list[float] = []
+
+    async def persist(role: Role) -> None:
+        calls.append(anyio.current_time())
+        if len(calls) == 1:
+            await anyio.sleep(1000)
+
+    async with ApiServer() as server:
+        await server.install(Role)
+        await server.client().create(role())
+        manager = manager_on(server)
+        timeout = timedelta(seconds=5)
+        setup_reconciler(
+            manager, Role, on_upsert=persist, on_delete=Rows().delete, finalizer=FINALIZER, timeout=timeout
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await anyio.sleep(30)
+            manager.stop()
+        assert len(calls) == 2
+        assert await ready(server.client()) == ("True", "Synced")
 
 
 async def test_resync_looks_at_all_that_match() -> None:
