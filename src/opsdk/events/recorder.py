@@ -29,7 +29,7 @@ from opsdk.types import JsonObject, MergePatch
 
 __all__ = ["EventObserver", "EventOutcome", "Recorder"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 EventOutcome: TypeAlias = Literal["created", "counted", "held", "failed"]
 """What became of an event: an object, a higher count on one, a count that the next write carries, or nothing."""
@@ -129,7 +129,7 @@ class Recorder:
                 outcome = await self._record(kind, metadata, type, reason, message)
         except (OpsdkError, TimeoutError) as error:
             expected = isinstance(error, LeadershipLostError) or _namespace_terminates(error)
-            logger.log(
+            _logger.log(
                 logging.DEBUG if expected else logging.WARNING, "event %s %s was not recorded: %s", type, reason, error
             )
         finally:

@@ -14,7 +14,7 @@ from opsdk.protocols import Runnable
 
 __all__ = ["Drainable", "RunnableGroup"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS: Final = 5.0
 
@@ -49,7 +49,7 @@ class RunnableGroup:
     def add(self, runnable: Runnable, /) -> None:
         """Run this one too: from the start on, or at once when the group runs. After the stop, never."""
         if self._closed:
-            logger.warning("%r came when the %s were being stopped; it does not run", runnable, self._name)
+            _logger.warning("%r came when the %s were being stopped; it does not run", runnable, self._name)
         elif self._tasks is None:
             self._waiting.append(runnable)
         else:
@@ -112,7 +112,7 @@ class RunnableGroup:
                 await self._idle.wait()
             if self._running:
                 names = ", ".join(sorted(type(runnable).__name__ for runnable, _ in self._running.values()))
-                logger.warning("%s do not end although they are cancelled: %s", self._name, names)
+                _logger.warning("%s do not end although they are cancelled: %s", self._name, names)
 
     @staticmethod
     async def _limit(scope: anyio.CancelScope, seconds: float, hurry: anyio.Event) -> None:

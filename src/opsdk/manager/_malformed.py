@@ -16,7 +16,7 @@ from opsdk.models import resource_of
 
 __all__ = ["MalformedReporter"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _BACKLOG: Final = 256
 
@@ -38,12 +38,12 @@ class MalformedReporter:
     def __call__(self, malformed: Malformed, /) -> None:
         """One object does not fit; called once per resourceVersion."""
         self._metrics.malformed(resource_of(malformed.kind).kind)
-        logger.error("malformed object skipped: %s", malformed.error)
+        _logger.error("malformed object skipped: %s", malformed.error)
         if self._send is not None:
             try:
                 self._send.send_nowait(malformed)
             except anyio.WouldBlock:
-                logger.warning("too many malformed objects at once; no event about this one")
+                _logger.warning("too many malformed objects at once; no event about this one")
 
     async def run(self) -> None:
         """Write events until cancelled."""

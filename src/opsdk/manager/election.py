@@ -38,7 +38,7 @@ from opsdk.protocols import Reader, Writer
 
 __all__ = ["LeaderElector", "LeaderObserver", "LeaseClient"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _JITTER: Final = 1.2
 _RELEASE_SECONDS: Final = 5.0
@@ -208,20 +208,20 @@ class LeaderElector:
 
     async def acquire(self) -> None:
         """Wait until this process leads. API errors are logged and outlived."""
-        logger.info("waiting for the Lease %s as %s", self.lease, self._identity)
+        _logger.info("waiting for the Lease %s as %s", self.lease, self._identity)
         seen = ""
         while True:
             try:
                 won = await self._attempt()
             except (ApiError, DecodeError, TimeoutError) as error:
-                logger.warning("the Lease %s could not be read or written, trying again: %s", self.lease, error)
+                _logger.warning("the Lease %s could not be read or written, trying again: %s", self.lease, error)
             else:
                 if won and self.is_leader:
-                    logger.info("leading: the Lease %s is held by %s", self.lease, self._identity)
+                    _logger.info("leading: the Lease %s is held by %s", self.lease, self._identity)
                     return
             if self.leader != seen:
                 seen = self.leader
-                logger.info("the Lease %s is held by %s", self.lease, seen or "nobody")
+                _logger.info("the Lease %s is held by %s", self.lease, seen or "nobody")
             await anyio.sleep(self._retry_seconds * (1 + (_JITTER - 1) * self._random.random()))
 
     async def hold(self) -> None:
@@ -241,7 +241,7 @@ class LeaderElector:
                         break
                 except (ApiError, DecodeError, TimeoutError) as error:
                     why = f"last error: {error}"
-                    logger.warning("the Lease %s was not renewed, trying again: %s", self.lease, error)
+                    _logger.warning("the Lease %s was not renewed, trying again: %s", self.lease, error)
         else:
             overdue = f"not renewed within {self._renew_deadline_seconds:g} s"
             why = f"{overdue}; {why}" if why else overdue
@@ -261,9 +261,9 @@ class LeaderElector:
         try:
             with anyio.CancelScope(shield=True), anyio.fail_after(_RELEASE_SECONDS):
                 await self._write(lease, holder="", seconds=1)
-            logger.info("the Lease %s was given back", self.lease)
+            _logger.info("the Lease %s was given back", self.lease)
         except (ApiError, DecodeError, TimeoutError) as error:
-            logger.warning("the Lease %s was not given back; it expires by itself: %s", self.lease, error)
+            _logger.warning("the Lease %s was not given back; it expires by itself: %s", self.lease, error)
 
     def _step_down(self) -> None:
         self._leading, self._deadline = False, -math.inf

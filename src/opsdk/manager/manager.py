@@ -36,7 +36,7 @@ __all__ = ["Manager"]
 
 T = TypeVar("T", bound=KubeObject)
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @final
@@ -258,10 +258,10 @@ class Manager:
             task_status.started()
             async for received in signals:
                 if self._stopping:
-                    logger.warning("%s again: cancelling what still runs", received.name)
+                    _logger.warning("%s again: cancelling what still runs", received.name)
                     hurry.set()
                 else:
-                    logger.info("%s: stopping", received.name)
+                    _logger.info("%s: stopping", received.name)
                     self.stop()
 
     async def _start(self, hurry: anyio.Event) -> None:
@@ -289,7 +289,7 @@ class Manager:
             self._everywhere.start(tasks)
             election = anyio.CancelScope()
             tasks.start_soon(self._lead, tasks, election, name="opsdk leader election")
-            logger.info("started")
+            _logger.info("started")
             while not self._stopping:
                 await self._stop_asked.wait()
             if not self.is_leader:
@@ -322,7 +322,7 @@ class Manager:
         return any(isinstance(failure, LeadershipLostError) for failure in self._failures)
 
     def _failed(self, error: Exception) -> None:
-        logger.error("stopping because of %s: %s", type(error).__name__, error)
+        _logger.error("stopping because of %s: %s", type(error).__name__, error)
         self._failures.append(error)
         self.stop()
 
@@ -344,7 +344,7 @@ class Manager:
                 )
             for name, server in self._servers.items():
                 server.start()
-                logger.info("serving %s at %s", name, server.url)
+                _logger.info("serving %s at %s", name, server.url)
             yield
         finally:
             servers = list(self._servers.values())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Check", "Health", "ProbeApplication", "Verdict"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 Check: TypeAlias = Callable[[], "str | None"]
 """Returns None when all is well, else what is wrong. Called on a thread of the probe server: quick, and thread-safe.
@@ -53,7 +53,7 @@ class Health:
     """
 
     def __init__(self, title: str, builtin: Verdicts) -> None:
-        self.title: Final = title
+        self.title: Final[str] = title
         self._builtin = builtin
         self._lock = threading.Lock()
         self._checks: dict[str, Check] = {}
@@ -78,7 +78,7 @@ def _run(name: str, check: Check) -> Verdict:
         return Verdict(name, check())
     except Exception as error:
         # The text may hold what nobody outside may read, such as a database's address.
-        logger.warning("the check %s failed", name, exc_info=error)
+        _logger.warning("the check %s failed", name, exc_info=error)
         return Verdict(name, f"it raised {type(error).__name__}")
 
 

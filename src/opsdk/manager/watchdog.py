@@ -20,7 +20,7 @@ from opsdk._backend import ThreadWaker
 
 __all__ = ["Watchdog"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS: Final = 1.0
 _MOST_FRAMES: Final = 40
@@ -77,7 +77,7 @@ class Watchdog:
         while not self._stopping.wait(self._interval_seconds):
             silence = time.monotonic() - self._last_turn
             if silence >= warn_at:
-                logger.warning(
+                _logger.warning(
                     "the event loop has been blocked for %.1f s; hooks must not block it. It is at:\n%s",
                     silence,
                     self._stack(),
@@ -85,7 +85,7 @@ class Watchdog:
                 warn_at = 2 * silence
             elif silence < self._warn_after_seconds:
                 if warn_at > self._warn_after_seconds:
-                    logger.warning("the event loop turns again")
+                    _logger.warning("the event loop turns again")
                 warn_at = self._warn_after_seconds
             self._asked.wake()
 

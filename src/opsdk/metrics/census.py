@@ -51,7 +51,7 @@ class Census:
     """
 
     def __init__(self, kind: str, states: Collection[str] = ()) -> None:
-        self.kind: Final = kind
+        self.kind: Final[str] = kind
         self._states = frozenset(states)
         self._lock = threading.Lock()
         self._objects: dict[str, _Entry] = {}

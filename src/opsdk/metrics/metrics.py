@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from pathlib import Path
-from typing import final
+from typing import Final, final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -154,7 +154,7 @@ class Metrics:
             buckets=REST_CLIENT_SECONDS,
             registry=registry,
         )
-        self.rest_client = RestClientMeter(self._requests, self._request_time)
+        self.rest_client: Final[RestClientMeter] = RestClientMeter(self._requests, self._request_time)
         """Reports requests; implements the client's `RequestObserver`."""
 
         self._leader = Gauge(
@@ -209,7 +209,7 @@ class Metrics:
             registry=registry,
         )
 
-        self.events = EventMeter(
+        self.events: Final[EventMeter] = EventMeter(
             Counter(
                 "opsdk_events_total",
                 "Kubernetes events, by type and what became of them: created, counted, held or failed.",
