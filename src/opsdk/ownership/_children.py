@@ -316,7 +316,10 @@ class _Plan(Generic[CR, Child]):
         except (ConflictError, NotFoundError):  # it was changed or deleted since it was read: look again
             self._wait(_SOON)
         except InvalidError as error:
-            await self._refused(request, existing, error)
+            if any(cause.field == "metadata.uid" for cause in error.causes):
+                self._wait(_SOON)  # another object has taken the name since
+            else:
+                await self._refused(request, existing, error)
         else:
             if stored is not None:
                 _logger.info("%s: changed %s %s", self._owner, self._children.info.kind, request)

@@ -63,7 +63,8 @@ class For(OwnedKind[CR], Generic[CR, Child]):
             what it says counts. Without it a child is created when it is missing, and never changed afterwards.
         ready: Whether a child is ready. Without it children are ready.
         finalizer: Keeps a deleted owner until these children are gone. Needed where Kubernetes allows no owner
-            reference: children in another namespace, and cluster-scoped children of a namespaced owner.
+            reference: children in another namespace, and cluster-scoped children of a namespaced owner. They are then
+            looked for in all namespaces.
         apply: Keep children as built by server-side apply under the client's field manager: drift is reverted, and
             what others have set besides stays. Not together with `update`.
         recreate: Delete a child, and make it anew, where a change meets an immutable field. Default: that is an error.

@@ -256,6 +256,10 @@ class Pass(Generic[CR]):
         except NotFoundError as error:
             if self._is_about_us(error):
                 raise GoneInPassError from error
+            error.add_note(
+                f"either {self._setup.info} is not installed, or it has no status subresource, which a state machine "
+                "needs (subresources.status of the version in its CustomResourceDefinition)"
+            )
             raise
 
     def _is_about_us(self, error: ApiStatusError) -> bool:

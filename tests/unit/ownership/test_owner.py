@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ from opsdk.errors import (
 )
 from opsdk.models import CustomResource, MachineStatus, Model, metadata_of, view_of
 from opsdk.ownership import OWNER_SET_LABEL, OWNER_UID_LABEL, For, OwnedResources, ResourceOwner
-from opsdk.protocols import EventType, KubeObject
+from opsdk.protocols import Client, EventType, KubeObject
 from opsdk.statemachine import StateHandler, StateMachine
 from opsdk.testing import ApiServer
 from opsdk.types import JsonObject, JsonPatch, MergePatch, Result
@@ -583,6 +584,21 @@ class TestServerDefaults:
         await bench.one_pass(owner)
         assert bench.tap.writes == []
 
+    async def test_o01_taking_away_what_the_server_fills_in_is_tried_once_and_not_again(self, bench: Bench) -> None:
+        def strip(widget: Widget, existing: Deployment) -> Deployment:
+            assert widget.spec.replicas
+            copied = copy.deepcopy(existing)
+            assert copied.spec is not None
+            copied.spec.strategy = None
+            return copied
+
+        owner = ResourceOwner(Widget, bench.client, [For(Deployment, build_deployments, update=strip)])
+        await bench.one_pass(owner)
+        await bench.one_pass(owner)
+        assert bench.tap.writes == ["PATCH deployments/web"]
+        await bench.one_pass(owner)
+        assert bench.tap.writes == []
+
     async def test_o01_o06_nor_is_it_under_server_side_apply(self, bench: Bench) -> None:
         owned: OwnedResources[Widget] = [
             For(ConfigMap, build, apply=True),
@@ -631,6 +647,22 @@ class TestApplying:
         assert [(entry.manager, entry.operation) for entry in metadata_of(one).managedFields or []] == [
             ("widget-operator", "Apply")
         ]
+
+    async def test_o02_nor_is_an_object_that_took_the_childs_place_meanwhile(self, bench: Bench) -> None:
+        owner = bench.owner(For(ConfigMap, build, apply=True))
+        await bench.one_pass(owner)
+        await bench.change(text="y")
+
+        async def replace() -> None:
+            await bench.others.delete(ConfigMap, "one", namespace="default")
+            await bench.others.create(config("one", "theirs", "default"))
+
+        bench.tap.before["PATCH configmaps/one"] = replace
+        result = await bench.one_pass(owner)
+        assert result.requeue_after is not None
+        assert data_of(await bench.config("one")) == {"text": "theirs"}
+        with pytest.raises(ChildConflictError):
+            await bench.one_pass(owner)
 
     async def test_o02_a_foreign_object_is_not_applied_to(self, bench: Bench) -> None:
         await bench.others.create(config("one", "theirs", "default"))
@@ -800,6 +832,25 @@ class TestConflicts:
         assert (status.state, status.pending_entry) == ("a", True)
         assert [(c.type, c.reason) for c in status.conditions] == [("ChildrenReady", "ChildConflict")]
         assert bench.events.seen == [("Warning", "ChildConflict"), ("Warning", "EnterFailed")]
+
+    async def test_inside_a_state_machine_the_end_of_a_conflict_is_part_of_the_machines_write(
+        self, bench: Bench
+    ) -> None:
+        await bench.others.create(config("one", "theirs", "default"))
+        owner = bench.owner(For(ConfigMap, build))
+        states = {"a": StateHandler[Widget](reconcile=owner.reconcile)}
+        machine = StateMachine(Widget, bench.client, "a", states, event_recorder=bench.events)
+        await machine.reconcile(await bench.get())
+        with pytest.raises(ChildConflictError):
+            await machine.reconcile(await bench.get())
+        await bench.change(names=["two"])
+        widget = await bench.get()
+        bench.tap.writes.clear()
+        await machine.reconcile(widget)
+        assert bench.tap.writes == ["PATCH w/status"]
+        status = (await bench.get()).status
+        assert status.observed_generation == 2
+        assert [(c.type, c.status, c.reason) for c in status.conditions] == [("ChildrenReady", "True", "AllReady")]
 
     async def test_an_owner_without_conditions_still_gets_the_error(self, bench: Bench) -> None:
         await bench.others.create(config("one", "theirs", "default"))
@@ -998,6 +1049,20 @@ async def test_q13_with_a_cache_that_is_behind_no_child_is_made_twice(bench: Ben
     result = await bench.one_pass(owner)
     assert result.requeue_after is not None
     assert await bench.others.list(ConfigMap, namespace="default") == before
+
+
+async def test_q13_a_cache_that_shows_no_children_does_not_let_go_of_a_deleted_owner(bench: Bench) -> None:
+    def owner(client: Client) -> ResourceOwner[Widget]:
+        return ResourceOwner(Widget, client, [For(ConfigMap, build, finalizer=FINALIZER)])
+
+    await bench.one_pass(owner(bench.client))
+    await add_finalizers(bench.others, await bench.others.get(ConfigMap, "one", namespace="default"), OTHER)
+    await bench.others.delete(Widget, "w", namespace="default")
+    behind = ApiClient(Behind(bench.tap))
+    vars(behind)["uncached"] = bench.others  # what a client with caches offers
+    assert await bench.one_pass(owner(behind)) == Result(requeue_after=timedelta(seconds=5))
+    assert await bench.one_pass(owner(behind)) == Result(requeue_after=timedelta(seconds=5))
+    assert (await bench.get()).metadata.finalizers == [FINALIZER]
 
 
 async def test_q13_nor_is_a_foreign_object_taken_that_the_cache_does_not_show(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from datetime import timedelta
 import anyio
 import pytest
 from lightkube.models.meta_v1 import Condition, ObjectMeta
+from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
 from lightkube.resources.core_v1 import Event
 
 from opsdk import clock
@@ -24,7 +26,7 @@ from opsdk.errors import (
     TerminalError,
     UnknownStateError,
 )
-from opsdk.models import CustomResource, MachineStatus, Model, set_condition
+from opsdk.models import CustomResource, MachineStatus, Model, codec_of, crd_manifest, set_condition
 from opsdk.protocols import EventType, KubeObject
 from opsdk.statemachine import (
     PassResult,
@@ -559,6 +561,23 @@ class TestRaces:
         await bench.one_pass(machine)
         assert (await bench.get()).status.state == "a"
 
+    async def test_a_pass_that_succeeds_ends_the_row(self, bench: Bench) -> None:
+        runs: list[int] = []
+
+        async def reconcile(widget: Widget) -> None:
+            runs.append(widget.spec.size)
+            widget.status.note = f"run {len(runs)}"
+
+        machine = bench.machine({"a": StateHandler(reconcile=reconcile)})
+        await bench.one_pass(machine)
+        delays: list[timedelta | None] = []
+        for size in (2, 3):
+            stale = await bench.get()
+            await bench.resize(size)
+            delays += [(await machine.reconcile(stale.model_copy(deep=True))).requeue_after for _ in range(2)]
+            await bench.one_pass(machine)
+        assert delays == [timedelta(0), timedelta(milliseconds=50)] * 2
+
     async def test_a_failing_enter_that_meets_a_conflict_is_a_quiet_retry(self, bench: Bench) -> None:
         hooks = Hooks()
         hooks.error = RuntimeError("no quota")
@@ -653,14 +672,17 @@ class TestRaces:
         assert (widget.status.state, widget.metadata.finalizers) == ("", ["demo.example.com/children"])
 
     async def test_a_kind_without_a_status_subresource_is_no_object_that_is_gone(self, bench: Bench) -> None:
-        async def refuse(request: HttpRequest) -> None:
-            raise NotFoundError(404, reason="NotFound", message="the server could not find the requested resource")
-
-        machine = bench.machine({"a": StateHandler()})
-        widget = await bench.get()
-        bench.tap.before = refuse
-        with pytest.raises(NotFoundError, match="could not find the requested resource"):
-            await machine.reconcile(widget)
+        manifest = json.loads(json.dumps(crd_manifest(Widget)))
+        del manifest["spec"]["versions"][0]["subresources"]
+        crd = codec_of(CustomResourceDefinition).decode(json.dumps(manifest).encode())
+        async with ApiServer() as server:
+            client = server.client()
+            await client.create(crd)
+            widget = await client.create(Widget(metadata=ObjectMeta(name="w", namespace="default"), spec=Spec()))
+            machine = StateMachine(Widget, client, "a", {"a": StateHandler()}, event_recorder=bench.events)
+            with pytest.raises(NotFoundError) as raised:
+                await machine.reconcile(widget)
+            assert "status subresource" in raised.value.__notes__[0]
 
 
 class TestStatesOfOthers:
