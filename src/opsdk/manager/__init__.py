@@ -5,7 +5,7 @@ from opsdk.manager.logs import LogFormat, configure_logging
 from opsdk.manager.manager import Manager
 from opsdk.manager.options import ManagerOptions, default_manager_options
 from opsdk.manager.probes import Check
-from opsdk.manager.setup import SetupOption, for_state_machine, setup
+from opsdk.manager.wiring import SetupOption, for_state_machine, setup
 
 __all__ = [
     "Check",
