@@ -18,7 +18,7 @@ from opsdk.cache.reflector import Reflector, ReflectorOptions
 from opsdk.cache.selectors import Selector, selector_of
 from opsdk.cache.store import Key, MalformedHook, Store, key_of
 from opsdk.client import ApiClient, RawEvent
-from opsdk.errors import ApiError
+from opsdk.errors import ApiError, ApiTimeoutError
 from opsdk.models import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import LabelSelector, Request
@@ -39,7 +39,8 @@ class _Sink:
     page: Callable[[Sequence[bytes]], None]
     list_ended: Callable[[str], None]
     event: Callable[[RawEvent], str]
-    alive: Callable[[str | None], None]
+    connected: Callable[[], None]
+    bookmark: Callable[[str], None]
     failed: Callable[[ApiError], None]
 
 
@@ -83,7 +84,8 @@ class Informer(Generic[T]):
                 page=self._page,
                 list_ended=self._list_ended,
                 event=self._event,
-                alive=self._alive,
+                connected=self._connected,
+                bookmark=self._alive,
                 failed=self._failed,
             ),
             namespace=namespace,
@@ -143,9 +145,9 @@ class Informer(Generic[T]):
 
     @property
     def freshness(self) -> timedelta:
-        """How long ago the server was last heard of: a list, a watch that began, an event, a bookmark.
+        """How long ago the last page of a list, event or bookmark came.
 
-        Before it was heard of at all: how long that has been tried. Call it on the loop.
+        Before any: how long that has been tried. Call it on the loop.
         """
         if self._heard_at is None:
             return timedelta(0)
@@ -238,7 +240,7 @@ class Informer(Generic[T]):
         self._overlay.list_started()
 
     def _page(self, items: Sequence[bytes]) -> None:
-        self._alive(None)
+        self._alive("")
         for item in items:
             cached = self._store.read(item)
             if cached is not None:
@@ -249,7 +251,7 @@ class Informer(Generic[T]):
         seen, self._seen = self._seen, set()
         self._overlay.list_ended(order_of(resource_version))
         self._tell_all(self._store.discard_others(seen))
-        self._alive(None)
+        self._alive("")
         if not self._synced:
             self._synced = True
             logger.debug("%s: synced, %d objects", self.describe(), len(self._store))
@@ -259,7 +261,7 @@ class Informer(Generic[T]):
     def _event(self, event: RawEvent) -> str:
         cached = self._store.read(event.object)
         if cached is None:
-            self._alive(None)
+            self._alive("")
             return ""
         header = cached.header
         key = (header.namespace or "", header.name)
@@ -272,13 +274,21 @@ class Informer(Generic[T]):
         self._tell_all(changes)
         return header.resource_version
 
-    def _alive(self, resource_version: str | None) -> None:
+    def _connected(self) -> None:
+        # A peer that was silent for too long is not believed before it says something.
+        if not isinstance(self._error, ApiTimeoutError):
+            self._recovered()
+
+    def _alive(self, resource_version: str) -> None:
         self._heard_at = anyio.current_time()
+        self._recovered()
+        if resource_version:
+            self._overlay.caught_up(order_of(resource_version))
+
+    def _recovered(self) -> None:
         if self._error is not None:
             logger.info("%s: the server can be read again", self.describe())
             self._error = None
-        if resource_version is not None:
-            self._overlay.caught_up(order_of(resource_version))
 
     def _failed(self, error: ApiError) -> None:
         self._error = error

@@ -73,8 +73,12 @@ class ReflectorSink(Protocol):
         """A watch event other than a bookmark; returns the object's resourceVersion, empty if it has none."""
         ...
 
-    def alive(self, resource_version: str | None, /) -> None:
-        """The server was heard of. With a version: everything up to it has been seen."""
+    def connected(self) -> None:
+        """A watch was accepted; nothing has come through it yet."""
+        ...
+
+    def bookmark(self, resource_version: str, /) -> None:
+        """Everything up to this version has been seen; empty when the bookmark does not say."""
         ...
 
     def failed(self, error: ApiError, /) -> None:
@@ -222,12 +226,12 @@ class Reflector:
             timeout=options.watch_timeout * self._random.uniform(1.0, 2.0),
             inactivity=options.inactivity,
         ) as events:
-            self._sink.alive(None)
+            self._sink.connected()
             async for event in events:
                 if event.type == "BOOKMARK":
                     version = _bookmark_version(event.object)
                     self._move(version)
-                    self._sink.alive(version or None)
+                    self._sink.bookmark(version)
                 else:
                     self._move(self._sink.event(event))
 

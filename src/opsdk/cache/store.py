@@ -86,15 +86,10 @@ def key_of(request: Request) -> Key:
     return request.namespace or "", request.name
 
 
-def _by_uid(cached: Cached[T]) -> Iterable[str]:
-    return (cached.header.uid,)
-
-
 def _by_owner(cached: Cached[T]) -> Iterable[str]:
     return tuple({owner.uid for owner in cached.header.owners})
 
 
-_UID: Final = "uid"
 _OWNER: Final = "owner"
 
 
@@ -118,7 +113,8 @@ class Store(Generic[T]):
         self._hook = malformed
         self._slots: dict[Key, _Slot] = {}
         self._namespaces: dict[str, set[Key]] = {}
-        self._indexes: dict[str, _Index[T]] = {_UID: _Index(_by_uid), _OWNER: _Index(_by_owner)}
+        self._indexes: dict[str, _Index[T]] = {_OWNER: _Index(_by_owner)}
+        self._uids: dict[str, Key] = {}  # no index: one set for each object would be a burden to the collector
         self._reported: dict[Key, tuple[str, str]] = {}
 
     # Reading
@@ -162,7 +158,8 @@ class Store(Generic[T]):
 
     def by_uid(self, uid: str, /) -> Cached[T] | None:
         """The object with that uid."""
-        return next(iter(self.by_index(_UID, uid)), None)
+        key = self._uids.get(uid)
+        return None if key is None else self._at(key)
 
     def owned_by(self, uid: str, /) -> list[Cached[T]]:
         """The objects with an owner reference to that uid."""
@@ -264,12 +261,15 @@ class Store(Generic[T]):
         return None if slot is None else Cached(slot.header, slot.raw, self._codec)
 
     def _set(self, key: Key, new: Cached[T]) -> None:
+        self._forget_uid(key)
+        self._uids[new.header.uid] = key
         self._slots[key] = _Slot(new.header, new.raw)
         self._namespaces.setdefault(key[0], set()).add(key)
         for index in self._indexes.values():
             index.put(key, self._values(index, new))
 
     def _drop(self, key: Key) -> None:
+        self._forget_uid(key)
         del self._slots[key]
         self._reported.pop(key, None)
         if keys := self._namespaces.get(key[0]):
@@ -278,6 +278,11 @@ class Store(Generic[T]):
                 del self._namespaces[key[0]]
         for index in self._indexes.values():
             index.drop(key)
+
+    def _forget_uid(self, key: Key) -> None:
+        slot = self._slots.get(key)
+        if slot is not None and self._uids.get(slot.header.uid) == key:
+            del self._uids[slot.header.uid]
 
     def _values(self, index: _Index[T], cached: Cached[T]) -> Iterable[str]:
         try:

@@ -1,0 +1,486 @@
+"""Informers against the in-memory API server, with a network between them that can be made to fail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import pairwise
+
+import anyio
+import msgspec
+import pytest
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import ConfigMap, Secret
+
+from opsdk.cache import (
+    Change,
+    Informer,
+    Informers,
+    Malformed,
+    ObjectAdded,
+    ObjectDeleted,
+    ObjectModified,
+    ReflectorOptions,
+)
+from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
+from opsdk.errors import ApiConnectionError, ApiTimeoutError, ForbiddenError, ManagerError
+from opsdk.protocols import KubeObject
+from opsdk.testing import ApiServer
+from opsdk.types import Request
+
+pytestmark = pytest.mark.anyio
+
+Answer = HttpResponse | Exception
+
+
+def status(code: int, reason: str, message: str = "") -> HttpResponse:
+    body = {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
+    return HttpResponse(status=code, headers={"content-type": "application/json"}, body=msgspec.json.encode(body))
+
+
+class Network:
+    """A transport that writes down what goes through, and does what a test says instead.
+
+    `on_list` and `on_watch` are asked about each request; None lets it pass. `cut` ends all streams, `freeze` silences
+    them.
+    """
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.lists: list[float] = []
+        self.watches: list[tuple[float, str]] = []
+        self.on_list: Callable[[HttpRequest], Answer | None] = lambda _: None
+        self.on_watch: Callable[[HttpRequest], Answer | None] = lambda _: None
+        self.frozen = False
+        self._cut = anyio.Event()
+
+    def cut(self) -> None:
+        self._cut.set()
+        self._cut = anyio.Event()
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        if request.method == "GET":
+            self.lists.append(anyio.current_time())
+            answer = self.on_list(request)
+            if isinstance(answer, Exception):
+                raise answer
+            if answer is not None:
+                return answer
+        return await self.inner.request(request)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
+        version = dict(request.query).get("resourceVersion", "")
+        self.watches.append((anyio.current_time(), version))
+        answer = self.on_watch(request)
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is not None:
+            yield HttpStream(status=answer.status, headers=answer.headers, chunks=_Once(answer.body))
+            return
+        async with self.inner.stream(request) as stream:
+            yield HttpStream(
+                status=stream.status, headers=stream.headers, chunks=_Cuttable(self, self._cut, stream.chunks)
+            )
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class _Once(AsyncIterator[bytes]):
+    def __init__(self, body: bytes) -> None:
+        self._left = [body] if body else []
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
+
+
+class _Cuttable(AsyncIterator[bytes]):
+    def __init__(self, network: Network, cut: anyio.Event, chunks: AsyncIterator[bytes]) -> None:
+        self._network = network
+        self._cut = cut
+        self._chunks = chunks
+
+    async def __anext__(self) -> bytes:
+        chunk: list[bytes | None] = []
+
+        async def read() -> None:
+            found = await anext(self._chunks, None)
+            if self._network.frozen:
+                await anyio.sleep_forever()
+            chunk.append(found)
+            tasks.cancel_scope.cancel()
+
+        async def watch_for_cut() -> None:
+            await self._cut.wait()
+            tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            tasks.start_soon(watch_for_cut)
+        if not chunk or chunk[0] is None:
+            raise StopAsyncIteration
+        return chunk[0]
+
+
+class Following:
+    """One informer of ConfigMaps at work."""
+
+    def __init__(self, server: ApiServer, options: ReflectorOptions) -> None:
+        self.network = Network(server.transport())
+        self.client = server.client()
+        self.reports: list[Malformed] = []
+        self.informer = Informer(ApiClient(self.network), ConfigMap, options=options, malformed=self.reports.append)
+        self.changes: list[Change[ConfigMap]] = []
+        self.informer.add_handler(self.changes.append)
+
+    def told(self) -> list[str]:
+        """What the handler was told since the last call."""
+        changes, self.changes[:] = list(self.changes), []
+        return [_text(change) for change in changes]
+
+    async def synced(self) -> None:
+        """Wait until it has listed, and watches."""
+        await self.informer.wait_synced()
+        await anyio.sleep(1)
+
+    async def create(self, name: str) -> ConfigMap:
+        return await self.client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default")))
+
+    async def delete(self, name: str) -> None:
+        await self.client.delete(ConfigMap, name, namespace="default")
+
+    def names(self) -> list[str]:
+        return sorted(cached.header.name for cached in self.informer.store.select())
+
+
+def not_failing(informer: Informer[ConfigMap]) -> bool:
+    return informer.last_error is None
+
+
+def _text(change: Change[ConfigMap]) -> str:
+    match change:
+        case ObjectAdded(new=new, initial=initial):
+            return f"{'found' if initial else 'added'} {new.header.name}"
+        case ObjectModified(new=new):
+            return f"modified {new.header.name}"
+        case ObjectDeleted(old=old):
+            return f"deleted {old.header.name}"
+
+
+@asynccontextmanager
+async def following(
+    *names: str, options: ReflectorOptions | None = None, prepare: Callable[[Following], None] = lambda _: None
+) -> AsyncGenerator[Following]:
+    async with ApiServer() as server:
+        this = Following(server, options or ReflectorOptions())
+        prepare(this)
+        for name in names:
+            await this.create(name)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(this.informer.run)
+            yield this
+            tasks.cancel_scope.cancel()
+
+
+async def test_what_is_there_and_what_happens_is_told_in_order() -> None:
+    async with following("a", "b") as this:
+        await this.synced()
+        assert this.told() == ["found a", "found b"]
+        created = await this.create("c")
+        created.data = {"k": "v"}
+        await this.client.replace(created)
+        await this.delete("a")
+        await anyio.sleep(1)
+        assert this.told() == ["added c", "modified c", "deleted a"]
+        assert this.names() == ["b", "c"]
+
+
+async def test_a_handler_that_comes_late_is_told_of_what_is_there_and_one_that_left_of_nothing() -> None:
+    async with following("a") as this:
+        await this.synced()
+        late: list[Change[ConfigMap]] = []
+        handler = late.append
+        this.informer.add_handler(handler)
+        assert [_text(change) for change in late] == ["found a"]
+        this.informer.remove_handler(handler)
+        this.informer.remove_handler(handler)
+        await this.create("b")
+        await anyio.sleep(1)
+        assert len(late) == 1
+
+
+async def test_a_handler_that_raises_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(change: Change[ConfigMap]) -> None:
+        raise LookupError(_text(change))
+
+    async with following("a") as this:
+        this.informer.add_handler(fail)
+        await this.synced()
+        await this.create("b")
+        await anyio.sleep(1)
+        assert this.names() == ["a", "b"]
+    assert len([record for record in caplog.records if record.exc_info]) == 2
+
+
+@pytest.mark.parametrize("form", ["status", "event"])
+async def test_w01_an_object_deleted_while_the_watch_is_down_is_one_ordinary_delete(form: str) -> None:
+    gone = status(410, "Expired", "too old resource version")
+    if form == "event":
+        event = msgspec.json.encode({"type": "ERROR", "object": msgspec.Raw(gone.body)}) + b"\n"
+        gone = HttpResponse(status=200, headers={}, body=event)
+    async with following("a", "b", "c") as this:
+        await this.synced()
+        this.told()
+        answers: list[Answer] = [ApiConnectionError("down"), gone]
+        this.network.on_watch = lambda _: answers.pop(0) if answers else None
+        this.network.cut()
+        await this.delete("b")
+        await this.create("d")
+        await anyio.sleep(60)
+        assert sorted(this.told()) == ["added d", "deleted b"]
+        assert len(this.network.lists) == 2
+        await this.delete("a")
+        await anyio.sleep(1)
+        assert this.told() == ["deleted a"]
+
+
+async def test_an_object_made_anew_while_the_watch_is_down_is_a_delete_and_an_add() -> None:
+    async with following("a") as this:
+        await this.synced()
+        this.told()
+        answers: list[Answer] = [status(410, "Gone")]
+        this.network.on_watch = lambda _: answers.pop(0) if answers else None
+        this.network.cut()
+        await this.delete("a")
+        await this.create("a")
+        await anyio.sleep(60)
+        assert this.told() == ["deleted a", "added a"]
+
+
+async def test_w02_watches_that_close_empty_at_once_back_off_with_jitter() -> None:
+    def close_at_once(this: Following) -> None:
+        this.network.on_watch = lambda _: HttpResponse(status=200, headers={}, body=b"")
+
+    async with following("a", prepare=close_at_once) as this:
+        await this.synced()
+        await anyio.sleep(600)
+        times = [time for time, _ in this.network.watches]
+        waits = [later - earlier for earlier, later in pairwise(times)]
+        assert len([time for time in times if time <= 2]) <= 4
+        assert 0.5 < waits[0] < 1.1
+        assert all(20 < wait < 40 for wait in waits[6:])
+        assert len(set(waits)) == len(waits)
+        assert len(this.network.lists) == 1
+
+
+async def test_w03_a_silent_peer_is_given_up_within_the_limit_and_the_watch_resumes() -> None:
+    async with following("a") as this:
+        await this.synced()
+        await anyio.sleep(1)
+        this.network.frozen = True
+        await this.create("b")
+        await anyio.sleep(400)
+        assert this.informer.freshness > timedelta(seconds=300)
+        assert isinstance(this.informer.last_error, ApiTimeoutError)
+        waits = [later - earlier for (earlier, _), (later, _) in pairwise(this.network.watches)]
+        assert all(90 <= wait <= 140 for wait in waits)
+        this.network.frozen = False
+        await anyio.sleep(140)
+        assert this.names() == ["a", "b"]
+        assert len(this.network.lists) == 1  # resumed, not listed again
+        assert this.informer.freshness < timedelta(seconds=140)
+        assert not_failing(this.informer)
+
+
+async def test_w06_bookmarks_move_the_resume_version_of_a_quiet_kind() -> None:
+    async with following("a") as this:
+        await this.synced()
+        for number in range(20):
+            await this.client.create(Secret(metadata=ObjectMeta(name=f"s{number}", namespace="default")))
+        await anyio.sleep(3600)
+        first, last = int(this.network.watches[0][1]), int(this.network.watches[-1][1])
+        assert last >= first + 20
+        assert len(this.network.lists) == 1
+
+
+async def test_w07_a_list_whose_token_expires_between_pages_starts_over_and_nothing_is_served_half() -> None:
+    expired: list[bool] = []
+
+    def expire(request: HttpRequest) -> Answer | None:
+        if dict(request.query).get("continue") and not expired:
+            expired.append(True)
+            return status(410, "Expired")
+        return None
+
+    def prepare(this: Following) -> None:
+        this.network.on_list = expire
+
+    async with following("a", "b", "c", "d", "e", options=ReflectorOptions(page_size=2), prepare=prepare) as this:
+        await this.synced()
+        assert this.names() == ["a", "b", "c", "d", "e"]
+        assert sorted(this.told()) == [f"found {name}" for name in "abcde"]
+        assert len(this.network.lists) == 5  # two, of which one failed, and three
+
+
+async def test_w07_the_third_time_the_list_comes_in_one_piece() -> None:
+    def prepare(this: Following) -> None:
+        this.network.on_list = lambda request: status(410, "Expired") if dict(request.query).get("continue") else None
+
+    async with following("a", "b", "c", options=ReflectorOptions(page_size=2), prepare=prepare) as this:
+        await this.synced()
+        assert this.names() == ["a", "b", "c"]
+
+
+async def test_w08_the_watch_begins_at_the_lists_own_version() -> None:
+    async with following("a", "b") as this:
+        await this.synced()
+        await this.client.create(Secret(metadata=ObjectMeta(name="s", namespace="default")))
+        page = await this.client.raw.list_page(this.informer.resource)
+        await anyio.sleep(1)
+        assert int(this.network.watches[0][1]) < int(page.resource_version)
+        versions = [cached.header.order for cached in this.informer.store.select()]
+        assert int(this.network.watches[0][1]) >= max(versions)
+
+
+async def test_w09_too_large_a_version_is_a_backoff_and_a_list_without_one() -> None:
+    answers: list[Answer] = [
+        status(504, "Timeout", "Too large resource version"),
+        ApiConnectionError("down", sent=True),
+    ]
+    queries: list[dict[str, str]] = []
+
+    def answer(request: HttpRequest) -> Answer | None:
+        queries.append(dict(request.query))
+        return answers.pop(0) if answers else None
+
+    def prepare(this: Following) -> None:
+        this.network.on_list = answer
+
+    async with following("a", prepare=prepare) as this:
+        await this.synced()
+        assert this.network.lists[1] - this.network.lists[0] > 0.5
+        assert all("resourceVersion" not in query for query in queries)
+
+
+async def test_w11_a_refused_list_is_visible_at_once_and_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    def prepare(this: Following) -> None:
+        this.network.on_list = lambda _: status(403, "Forbidden", "configmaps is forbidden: cannot list resource")
+
+    async with following("a", prepare=prepare) as this:
+        await anyio.sleep(10)
+        error = this.informer.last_error
+        assert isinstance(error, ForbiddenError)
+        assert "list" in str(error)
+        assert not this.informer.synced
+        assert any("ConfigMap" in record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
+        this.network.on_list = lambda _: None
+        await anyio.sleep(40)
+        assert not_failing(this.informer)
+        assert this.informer.synced
+
+
+async def test_w13_a_relist_replaces_object_by_object() -> None:
+    sizes: list[int] = []
+    async with following(*(f"n{number}" for number in range(20)), options=ReflectorOptions(page_size=5)) as this:
+        await this.synced()
+
+        def measure(_: HttpRequest) -> Answer | None:
+            sizes.append(len(this.informer.store))
+            return None
+
+        answers: list[Answer] = [status(410, "Gone")]
+        this.network.on_watch = lambda _: answers.pop(0) if answers else None
+        this.network.on_list = measure
+        this.network.cut()
+        for number in range(0, 20, 2):
+            await this.delete(f"n{number}")
+            await this.create(f"m{number}")
+        await anyio.sleep(60)
+        assert len(this.names()) == 20
+        assert max(sizes) <= 20 + 10  # never more than the old ones and those that are new
+
+
+async def test_w10_malformed_objects_are_reported_and_all_others_served() -> None:
+    async with following("a") as this:
+        await this.client.raw.request(
+            "POST",
+            "/api/v1/namespaces/default/secrets",
+            body=msgspec.json.encode({"metadata": {"name": "odd"}, "data": {}, "type": "Opaque"}),
+        )
+        await this.synced()
+        this.informer.wrote(
+            msgspec.json.encode(
+                {"metadata": {"name": "odd", "namespace": "default", "uid": "u", "resourceVersion": "999"}, "data": [1]}
+            )
+        )
+        found = this.informer.store.decode_all(this.informer.select())
+        assert [obj.metadata.name for obj in found if obj.metadata] == ["a"]
+        (report,) = this.reports
+        assert report.header is not None
+        assert report.header.name == "odd"
+
+
+async def test_informers_are_shared_by_class_namespace_and_selector() -> None:
+    async with ApiServer() as server:
+        informers = Informers(server.client())
+        everywhere = informers.informer(ConfigMap)
+        assert informers.informer(ConfigMap) is everywhere
+        assert informers.informer(ConfigMap, labels={}) is everywhere
+        one = informers.informer(ConfigMap, "default", "a=b")
+        assert informers.informer(ConfigMap, "default", {"a": "b"}) is one
+        assert one is not everywhere
+        assert informers.all() == (everywhere, one)
+        assert informers.covering(ConfigMap, "default") is everywhere
+        assert informers.covering(Secret, None) is None
+
+
+async def test_an_informer_that_is_added_while_the_others_run_starts_at_once() -> None:
+    async with ApiServer() as server:
+        informers = Informers(server.client())
+        informers.informer(ConfigMap)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informers.run)
+            await informers.wait_synced()
+            secrets = informers.informer(Secret)
+            assert not informers.synced
+            await informers.wait_synced()
+            assert secrets.synced
+            with pytest.raises(ManagerError, match="run already"):
+                await informers.run()
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_namespaced_informer_with_a_selector_sees_what_matches_and_what_stops_to_match() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        informer = Informer(client, ConfigMap, namespace="default", labels="tier=web")
+        for name, tier, namespace in (("a", "web", "default"), ("b", "db", "default"), ("c", "web", "kube-system")):
+            metadata = ObjectMeta(name=name, namespace=namespace, labels={"tier": tier})
+            await client.create(ConfigMap(metadata=metadata))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            await informer.wait_synced()
+            assert [cached.header.request for cached in informer.store.select()] == [Request("a", "default")]
+            found = await client.get(ConfigMap, "a", namespace="default")
+            assert found.metadata is not None
+            found.metadata.labels = {"tier": "db"}
+            await client.replace(found)
+            await anyio.sleep(1)
+            assert len(informer.store) == 0
+            tasks.cancel_scope.cancel()
+
+
+async def test_the_hook_for_malformed_objects_may_be_set_later() -> None:
+    async with ApiServer() as server:
+        informers = Informers(server.client())
+        informer: Informer[ConfigMap] = informers.informer(ConfigMap)
+        kinds: list[type[KubeObject]] = []
+        informer.store.read(b"{}")
+        informers.malformed = lambda malformed: kinds.append(malformed.kind)
+        informer.store.read(b'{"metadata":{}}')
+        assert kinds == [ConfigMap]
