@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from opsdk.client.transport import HttpRequest
 from opsdk.testing.apiserver._json import Document, decode
 from opsdk.testing.apiserver._kinds import KindInfo, KindRegistry
-from opsdk.testing.apiserver._status import bad_request, not_acceptable
+from opsdk.testing.apiserver._status import StatusError, bad_request, not_acceptable
 from opsdk.testing.apiserver._tables import IncludeObject
 
 __all__ = ["Call", "Rendering", "body_object", "negotiate", "route"]
@@ -166,6 +166,14 @@ def _include(text: str) -> IncludeObject:
             return "Metadata"
 
 
+def _unrecognized(call: Call, why: str) -> StatusError:
+    kind = call.info.kind
+    return bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; "
+        f"json parse error: {why}"
+    )
+
+
 def body_object(call: Call) -> Document:
     """The body as a JSON object.
 
@@ -175,7 +183,7 @@ def body_object(call: Call) -> Document:
     try:
         document = decode(call.body)
     except ValueError as error:
-        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+        raise _unrecognized(call, str(error)) from error
     if not isinstance(document, dict):
-        raise bad_request("couldn't get version/kind; json parse error: the body is not an object")
+        raise _unrecognized(call, "the body is not an object")
     return document

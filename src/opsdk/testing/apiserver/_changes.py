@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 from opsdk.testing.apiserver._builtin_fields import type_fault, unknown_fields
 from opsdk.testing.apiserver._calls import Call
 from opsdk.testing.apiserver._cluster import Cluster
 from opsdk.testing.apiserver._crds import CRD
-from opsdk.testing.apiserver._defaults import default_builtin, without_nulls
+from opsdk.testing.apiserver._defaults import default_builtin, prepare_builtin, without_nulls
 from opsdk.testing.apiserver._fields import FieldError
 from opsdk.testing.apiserver._json import Document, Value, as_object, as_text
 from opsdk.testing.apiserver._kinds import KindInfo
@@ -65,6 +65,10 @@ def check_type(info: KindInfo, document: Document) -> None:
             f"the object provided is unrecognized (must be of type {info.kind}): couldn't get version/kind; "
             "Object 'Kind' is missing"
         )
+    if kind != info.kind and not info.builtin and version == info.api_version:
+        fault = FieldError("kind", "FieldValueInvalid", f'Invalid value: "{as_text(kind)}": must be {info.kind}')
+        named = replace(info, kind=as_text(kind))
+        raise invalid(named, as_text(as_object(document.get("metadata")).get("name")), [fault])
     if kind != info.kind:
         raise bad_request(
             f'{as_text(kind)} in version "{as_text(version).rpartition("/")[2]}" cannot be handled as a {info.kind}: '
@@ -115,15 +119,16 @@ class Writer:
         fill_in(metadata, info, now=self._cluster.now_text())
         if "status" in info.subresources:
             document.pop("status", None)
-        self._complete(call, document, None)
+        self._complete(call, document)
+        if manager is not None:
+            self._track(info, None, document, manager)
+        self._prepare(info, document, None)
         errors = validate_metadata(metadata, info) + self._faults(info, document, None)
         if errors:
             raise invalid(info, as_text(metadata.get("name")), errors)
         there = self._cluster.find(info, call.namespace, as_text(metadata.get("name")))
         if there is not None:
             raise already_exists(info, there.name, deleting=there.deleting)
-        if manager is not None:
-            self._track(info, None, document, manager)
         if not call.dry_run:
             stored = self._cluster.put(info, to_storage(info, document))
             document = from_storage(info, stored.document())
@@ -137,7 +142,8 @@ class Writer:
         Args:
             stored: The object as it is.
             document: What it shall be, in the request's version; changed in place.
-            conditional: Refuse a document without a resourceVersion where the kind asks for one.
+            conditional: The document is a whole one that was read: its uid is a precondition, and a kind may ask for
+                its resourceVersion.
 
         Raises:
             StatusError: The update is refused.
@@ -149,16 +155,19 @@ class Writer:
         self._check_version(info, stored, metadata, conditional=conditional)
         if "status" in info.subresources:
             _take(document, old, "status")
-        self._complete(call, document, old)
+        self._complete(call, document)
         old_metadata = as_object(old["metadata"])
         kept_on_update(metadata, old_metadata)
+        if manager is not None:
+            self._track(info, old, document, manager)
+        self._prepare(info, document, old)
         if info.generation and _differs(info, old, document):
             generation = metadata.get("generation")
             metadata["generation"] = (generation if isinstance(generation, int) else 0) + 1
         errors = validate_update(metadata, old_metadata, info) + self._faults(info, document, old)
         if errors:
             raise invalid(info, stored.name, errors)
-        return self._finish(call, stored, old, document, manager)
+        return self._finish(call, stored, old, document)
 
     def update_status(self, call: Call, stored: Stored, document: Document, manager: Manager | None) -> Outcome:
         """Update an object's status and nothing else, whatever the document says.
@@ -180,20 +189,20 @@ class Writer:
             changed = {**old, "metadata": metadata, "spec": document.get("spec")}
         if info.builtin:
             without_nulls(changed.get("status"))
-        self._complete(call, changed, old)
-        errors = self._faults(info, changed, old)
+        self._complete(call, changed)
+        if manager is not None:
+            self._track(info, old, changed, manager)
+        self._prepare(info, changed, old)
+        schema = self._cluster.schema(info)
+        errors = self._faults(info, changed, old) if schema is None else schema.validate(changed, old, status_only=True)
         if errors:
             raise invalid(info, stored.name, errors)
-        return self._finish(call, stored, old, changed, manager)
+        return self._finish(call, stored, old, changed)
 
     # Steps
 
-    def _finish(
-        self, call: Call, stored: Stored, old: Document, document: Document, manager: Manager | None
-    ) -> Outcome:
+    def _finish(self, call: Call, stored: Stored, old: Document, document: Document) -> Outcome:
         info = call.info
-        if manager is not None:
-            self._track(info, old, document, manager)
         metadata = as_object(document["metadata"])
         metadata["resourceVersion"] = str(stored.revision)
         if _same(old, document):
@@ -224,7 +233,7 @@ class Writer:
 
     def _check_version(self, info: KindInfo, stored: Stored, metadata: Document, *, conditional: bool) -> None:
         uid = as_text(metadata.get("uid"))
-        if uid and uid != stored.uid:
+        if uid and uid != stored.uid and conditional:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored.uid}"
             raise conflict(info, stored.name, why)
         version = as_text(metadata.get("resourceVersion"))
@@ -252,7 +261,7 @@ class Writer:
         if version != str(stored.revision):
             raise conflict(info, stored.name)
 
-    def _complete(self, call: Call, document: Document, old: Document | None) -> None:
+    def _complete(self, call: Call, document: Document) -> None:
         """Defaults and pruning."""
         info = call.info
         schema = self._cluster.schema(info)
@@ -279,14 +288,19 @@ class Writer:
             default_crd(document)
         if "status" in info.subresources:
             document.setdefault("status", {})
-        default_builtin(info, document, old, self._addresses)
+        default_builtin(info, document)
+
+    def _prepare(self, info: KindInfo, document: Document, old: Document | None) -> None:
+        """What the server sets by itself."""
+        if info.builtin:
+            prepare_builtin(info, document, old, self._addresses)
 
     def _faults(self, info: KindInfo, document: Document, old: Document | None) -> list[FieldError]:
         schema = self._cluster.schema(info)
         if schema is not None:
             return schema.validate(document, old)
-        if info.resource == CRD.resource and old is None:
-            return validate_crd(document)
+        if info.resource == CRD.resource:
+            return validate_crd(document, old)
         return validate_builtin(info, document, old) if info.builtin else []
 
 

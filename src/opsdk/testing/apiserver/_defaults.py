@@ -9,12 +9,13 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
-from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
+from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text, clone, dig
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._quantity import canonical_quantity
-from opsdk.testing.apiserver._service_defaults import default_service
+from opsdk.testing.apiserver._service_defaults import default_service, prepare_service
+from opsdk.types import JsonObject
 
-__all__ = ["default_builtin", "without_nulls"]
+__all__ = ["default_builtin", "prepare_builtin", "without_nulls"]
 
 
 def without_nulls(value: Value) -> Value:
@@ -30,34 +31,51 @@ def without_nulls(value: Value) -> Value:
     return value
 
 
-def default_builtin(info: KindInfo, document: Document, old: Document | None, addresses: Callable[[], str]) -> None:
-    """Fill in defaults, in place.
+def default_builtin(info: KindInfo, document: Document) -> None:
+    """Fill in what a document leaves out, in place; whoever sent it owns these values as if it had sent them."""
+    default = _DEFAULTS.get(info.resource)
+    if default is not None:
+        default(document)
+
+
+def prepare_builtin(info: KindInfo, document: Document, old: Document | None, addresses: Callable[[], str]) -> None:
+    """Set what the server itself decides, in place: nobody owns these values.
 
     Args:
         old: The object as it is; None for a new one.
         addresses: Gives a free cluster IP.
     """
-    default = _DEFAULTS.get(info.resource)
-    if default is not None:
-        default(document)
-    if info.resource == "services":
-        default_service(document, old, addresses)
-    if info.resource == "namespaces" and old is None:
-        _new_namespace(document)
-    if info.resource in _PHASES and old is None:
-        document["status"] = {"phase": _PHASES[info.resource]}
-    if info.resource in _COUNTS and old is None:
-        document["status"] = dict.fromkeys(_COUNTS[info.resource], 0)
+    prepare = _PREPARATIONS.get(info.resource)
+    if prepare is not None:
+        prepare(document)
+    match info.resource:
+        case "services":
+            prepare_service(document, old, addresses)
+        case "daemonsets.apps":
+            _count_templates(document, old)
+        case "namespaces" if old is None:
+            _new_namespace(document)
+        case _:
+            pass
+    if old is None and info.resource in _FIRST_STATUS:
+        document["status"] = clone(_FIRST_STATUS[info.resource])
 
 
-_PHASES: Final = {"persistentvolumeclaims": "Pending", "persistentvolumes": "Pending"}
-# The fields of a status that Go writes even where nobody has set them.
-_COUNTS: Final = {
-    "daemonsets.apps": ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"),
-    "poddisruptionbudgets.policy": ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"),
-    "replicasets.apps": ("replicas",),
-    "replicationcontrollers": ("replicas",),
-    "statefulsets.apps": ("availableReplicas", "replicas"),
+# The status of a new object; Go writes numbers even where nobody has set them.
+_FIRST_STATUS: Final[dict[str, JsonObject]] = {
+    "daemonsets.apps": dict.fromkeys(
+        ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 0
+    ),
+    "horizontalpodautoscalers.autoscaling": {"desiredReplicas": 0},
+    "ingresses.networking.k8s.io": {"loadBalancer": {}},
+    "persistentvolumeclaims": {"phase": "Pending"},
+    "persistentvolumes": {"phase": "Pending"},
+    "poddisruptionbudgets.policy": dict.fromkeys(
+        ("currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"), 0
+    ),
+    "replicasets.apps": {"replicas": 0},
+    "replicationcontrollers": {"replicas": 0},
+    "statefulsets.apps": {"availableReplicas": 0, "replicas": 0},
 }
 
 
@@ -171,7 +189,12 @@ def _volume(volume: Document) -> None:
 def _pod(document: Document) -> None:
     spec = _object(document, "spec")
     pod_spec(spec)
-    _set(spec, enableServiceLinks=True, preemptionPolicy="PreemptLowerPriority", priority=0)
+    spec.setdefault("enableServiceLinks", True)
+
+
+def _prepare_pod(document: Document) -> None:
+    spec = _object(document, "spec")
+    _set(spec, preemptionPolicy="PreemptLowerPriority", priority=0)
     spec.setdefault("serviceAccountName", "default")
     spec.setdefault("serviceAccount", spec["serviceAccountName"])
     _set(spec, tolerations=[_unreachable("not-ready"), _unreachable("unreachable")])
@@ -246,7 +269,7 @@ def _stateful_set(document: Document) -> None:
     strategy = _object(spec, "updateStrategy")
     strategy.setdefault("type", "RollingUpdate")
     if strategy["type"] == "RollingUpdate":
-        _set(_object(strategy, "rollingUpdate"), partition=0)
+        _set(_object(strategy, "rollingUpdate"), partition=0, maxUnavailable=1)
     _set(_object(spec, "persistentVolumeClaimRetentionPolicy"), whenDeleted="Retain", whenScaled="Retain")
     spec.setdefault("serviceName", "")
     _pod_template(spec)
@@ -265,6 +288,23 @@ def _daemon_set(document: Document) -> None:
     if strategy["type"] == "RollingUpdate":
         _set(_object(strategy, "rollingUpdate"), maxUnavailable=1, maxSurge=0)
     _pod_template(spec)
+    metadata = _object(document, "metadata")
+    if not metadata.get("creationTimestamp"):
+        return
+    _object(metadata, "annotations").setdefault(_TEMPLATE_GENERATION, "1")
+
+
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+
+
+def _count_templates(document: Document, old: Document | None) -> None:
+    """Keep the annotation in which DaemonSets still count their templates."""
+    if old is None:
+        return
+    before = as_text(dig(old, "metadata", "annotations", _TEMPLATE_GENERATION)) or "1"
+    changed = dig(document, "spec", "template") != dig(old, "spec", "template")
+    annotations = _object(_object(document, "metadata"), "annotations")
+    annotations[_TEMPLATE_GENERATION] = str(int(before) + changed) if before.isdigit() else before
 
 
 def _job_spec(spec: Document) -> None:
@@ -277,8 +317,11 @@ def _job_spec(spec: Document) -> None:
 
 
 def _job(document: Document) -> None:
+    _job_spec(_object(document, "spec"))
+
+
+def _prepare_job(document: Document) -> None:
     spec = _object(document, "spec")
-    _job_spec(spec)
     metadata = as_object(document.get("metadata"))
     uid, name = as_text(metadata.get("uid")), as_text(metadata.get("name"))
     if uid and spec.get("manualSelector") is not True and "selector" not in spec:
@@ -292,6 +335,9 @@ def _job(document: Document) -> None:
             }
         )
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    labels = as_object(dig(spec, "template", "metadata", "labels"))
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
 
 
 def _cron_job(document: Document) -> None:
@@ -303,8 +349,11 @@ def _cron_job(document: Document) -> None:
         successfulJobsHistoryLimit=3,
         failedJobsHistoryLimit=1,
     )
-    job = _object(_object(spec, "jobTemplate"), "spec")
+    template = _object(spec, "jobTemplate")
+    _object(template, "metadata")
+    job = _object(template, "spec")
     _pod_template(job, restart_policy=None)
+    _object(_object(job, "template"), "metadata")
 
 
 # Everything else
@@ -358,7 +407,11 @@ def _network_policy(document: Document) -> None:
 
 
 def _autoscaler(document: Document) -> None:
-    _object(document, "spec").setdefault("minReplicas", 1)
+    spec = _object(document, "spec")
+    spec.setdefault("minReplicas", 1)
+    if not spec.get("metrics") and document.get("apiVersion") == "autoscaling/v2":
+        target: Value = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
 
 def _storage_class(document: Document) -> None:
@@ -382,6 +435,15 @@ def _event(document: Document) -> None:
     _set(document, source={}, firstTimestamp=None, lastTimestamp=None)
 
 
+def _new_style_event(document: Document) -> None:
+    _set(document, eventTime=None, deprecatedSource={}, deprecatedFirstTimestamp=None, deprecatedLastTimestamp=None)
+
+
+def _role(document: Document) -> None:
+    if not document.get("rules"):
+        document["rules"] = None
+
+
 def _new_namespace(document: Document) -> None:
     spec = _object(document, "spec")
     finalizers = as_list(spec.get("finalizers"))
@@ -402,7 +464,6 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "deployments.apps": _deployment,
     "endpoints": _endpoints,
     "endpointslices.discovery.k8s.io": _endpoint_slice,
-    "events": _event,
     "horizontalpodautoscalers.autoscaling": _autoscaler,
     "jobs.batch": _job,
     "namespaces": _namespace,
@@ -415,6 +476,15 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "resourcequotas": _quota,
     "rolebindings.rbac.authorization.k8s.io": _role_binding,
     "secrets": _secret,
+    "services": default_service,
     "statefulsets.apps": _stateful_set,
     "storageclasses.storage.k8s.io": _storage_class,
+}
+_PREPARATIONS: Final[dict[str, Callable[[Document], None]]] = {
+    "clusterroles.rbac.authorization.k8s.io": _role,
+    "events": _event,
+    "events.events.k8s.io": _new_style_event,
+    "jobs.batch": _prepare_job,
+    "pods": _prepare_pod,
+    "roles.rbac.authorization.k8s.io": _role,
 }

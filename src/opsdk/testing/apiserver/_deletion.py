@@ -65,8 +65,13 @@ def delete_object(cluster: Cluster, info: KindInfo, stored: Stored, options: Del
     grace = _grace_seconds(info, document, options)
     waits = bool(finalizers) or grace > 0 or (info.storage == "namespaces" and _has_spec_finalizers(document))
     if not waits:
+        if info.storage == "pods" and not stored.deleting:
+            # Pods are deleted in two steps even when nothing waits: first marked, then removed.
+            _mark(cluster, info, document, metadata, 0)
+            if not options.dry_run:
+                document = cluster.put(info, document).document()
         if not options.dry_run:
-            document = cluster.remove(info, stored.key).document()
+            cluster.remove(info, stored.key)
         return Deletion(document, gone=True)
     if stored.deleting and not changed and not _shortens(metadata, grace):
         return Deletion(document, gone=False)

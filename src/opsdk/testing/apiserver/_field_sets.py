@@ -118,31 +118,39 @@ def _collect(value: Value, structure: Structure, path: Path, found: set[Path]) -
 def compare(old: Value, new: Value, structure: Structure) -> Comparison:
     """What differs between two documents."""
     found = Comparison()
-    _compare(old, new, structure, (), found)
+    _compare(old, new, structure, (), found, exists=(True, True))
     found.added.discard(())
     found.removed.discard(())
     return found
 
 
-def _compare(old: Value, new: Value, structure: Structure, path: Path, found: Comparison) -> None:
+def _compare(
+    old: Value, new: Value, structure: Structure, path: Path, found: Comparison, *, exists: tuple[bool, bool]
+) -> None:
+    # `exists`: whether what this is a field of is there, before and after.
     if old == new and type(old) is type(new):
         return
     if structure.always_there:
-        if old is None:
+        if old is None and exists[0]:
             old = _empty(new)
-        elif new is None:
+        elif new is None and exists[1]:
             new = _empty(old)
+        if old == new:
+            return
     inner = new if new is not None else old
+    there = (old is not None, new is not None)
     if isinstance(inner, dict) and not structure.atomic and (old or new):
         before, after = as_object(old), as_object(new)
         for name in {**before, **after}:
-            _compare(before.get(name), after.get(name), structure.field(name), (*path, f"f:{name}"), found)
+            _compare(
+                before.get(name), after.get(name), structure.field(name), (*path, f"f:{name}"), found, exists=there
+            )
         if old is not None and not isinstance(old, dict):
             found.modified.add(path)
     elif isinstance(inner, list) and (structure.keys or structure.is_set) and (old or new):
         was, now = _by_element(old, structure), _by_element(new, structure)
         for element in {**was, **now}:
-            _compare(was.get(element), now.get(element), structure.item, (*path, element), found)
+            _compare(was.get(element), now.get(element), structure.item, (*path, element), found, exists=there)
     elif old is not None and new is not None:
         found.modified.add(path)
     if old is None:

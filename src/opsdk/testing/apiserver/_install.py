@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opsdk.client.transport import HttpRequest
 from opsdk.errors import InvalidError
-from opsdk.models import crd_manifest, resource_of
+from opsdk.models import crd_manifests
 from opsdk.testing.apiserver._json import Document, as_object, as_text, clone, decode, dig, encode
 
 if TYPE_CHECKING:
@@ -24,12 +24,8 @@ def install(server: ApiServer, kinds: Sequence[type]) -> None:
     Raises:
         ApiStatusError: A CRD is refused.
     """
-    grouped: dict[tuple[str, str], list[type]] = {}
-    for kind in kinds:
-        resource = resource_of(kind)
-        grouped.setdefault((resource.group, resource.kind), []).append(kind)
-    for versions in grouped.values():
-        _put(server, as_object(clone(crd_manifest(*versions))))
+    for manifest in crd_manifests(*kinds):
+        _put(server, as_object(clone(manifest)))
 
 
 def _put(server: ApiServer, manifest: Document) -> None:

@@ -71,6 +71,18 @@ _IN_ALL = frozenset(
         "statefulsets.apps",
     }
 )
+_EXTENSIONS = frozenset(
+    {
+        "apiservices.apiregistration.k8s.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "mutatingadmissionpolicies.admissionregistration.k8s.io",
+        "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "mutatingwebhookconfigurations.admissionregistration.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
+        "validatingwebhookconfigurations.admissionregistration.k8s.io",
+    }
+)
 # Subresources that are streams or proxies have no meaning without nodes.
 _SUPPORTED_SUBRESOURCES = frozenset(
     {"approval", "ephemeralcontainers", "eviction", "finalize", "resize", "scale", "status"}
@@ -324,7 +336,7 @@ def _builtin(info: ApiInfo, *, namespaced: bool, subresources: frozenset[str], s
         storage_version=storage_version,
         short_names=_SHORT_NAMES.get(resource, ()),
         subresources=subresources,
-        categories=("all",) if resource in _IN_ALL else (),
+        categories=("all",) if resource in _IN_ALL else ("api-extensions",) if resource in _EXTENSIONS else (),
         verbs=verbs & ALL_VERBS,
         list_kind=f"{definition.kind}List",
         generation=resource in _WITH_GENERATION,
@@ -348,6 +360,7 @@ _WITH_GENERATION = frozenset(
         "endpointslices.discovery.k8s.io",
         "evictionrequests.lifecycle.k8s.io",
         "flowschemas.flowcontrol.apiserver.k8s.io",
+        "horizontalpodautoscalers.autoscaling",
         "ingressclasses.networking.k8s.io",
         "ingresses.networking.k8s.io",
         "jobs.batch",

@@ -10,7 +10,7 @@ from typing import Final
 from opsdk.testing.apiserver._fields import FieldError, forbidden, go_quote, invalid, required
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
 from opsdk.testing.apiserver._kinds import KindInfo
-from opsdk.testing.apiserver._names import dns1035_faults, dns1123_subdomain_faults, qualified_name_faults
+from opsdk.testing.apiserver._names import dns1123_subdomain_faults, qualified_name_faults
 from opsdk.testing.apiserver._status import StatusError, bad_request
 
 __all__ = ["clean_metadata", "fill_in", "generate_name", "kept_on_update", "validate_metadata", "validate_update"]
@@ -182,9 +182,9 @@ def _name_faults(info: KindInfo, name: str) -> list[str]:
     if info.resource in _PATH_SEGMENT_NAMES:
         return _path_segment_faults(name)
     if info.resource == "services":
-        return dns1035_faults(name)
-    if info.resource == "namespaces":
         return _dns1123_label_faults(name)
+    if info.resource == "namespaces":
+        return ["must not contain dots"] if "." in name else _dns1123_label_faults(name)
     return dns1123_subdomain_faults(name)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
-from opsdk.testing.apiserver._status import bad_request
+from opsdk.testing.apiserver._status import StatusError, bad_request
 from opsdk.testing.apiserver._structure import BuiltinStructure
 
 __all__ = ["strategic_merge"]
@@ -86,7 +86,8 @@ def _merge_list(current: list[Value], patch: list[Value], structure: BuiltinStru
         return [_plain(item) for item in items if set(item) != {_DIRECTIVE}]
     for item in items:
         if key not in item:
-            raise bad_request(f"map: map[...] does not contain declared merge key: {key}")
+            # The server has no code for this one and calls it its own error.
+            raise StatusError(500, "", f"map: {_go_map(item)} does not contain declared merge key: {key}")
         found = next((index for index, entry in enumerate(merged) if as_object(entry).get(key) == item[key]), None)
         if item.get(_DIRECTIVE) == "delete":
             merged = [entry for entry in merged if as_object(entry).get(key) != item[key]]
@@ -95,6 +96,15 @@ def _merge_list(current: list[Value], patch: list[Value], structure: BuiltinStru
         else:
             merged[found] = strategic_merge(as_object(merged[found]), item, structure.item)
     return merged
+
+
+def _go_map(value: Value) -> str:
+    """A value as Go prints it."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{_go_map(child)}' for name, child in sorted(value.items()))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_go_map, value))}]"
+    return "<nil>" if value is None else str(value)
 
 
 def _ordered(items: list[Value], order: list[Value], key: str) -> list[Value]:

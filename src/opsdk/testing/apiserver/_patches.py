@@ -28,7 +28,9 @@ def json_patch(target: Value, operations: Value) -> Value:
         StatusError: 400 for what is no JSON patch, 422 for an operation that does not fit the target.
     """
     if not isinstance(operations, list):
-        raise bad_request("error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
+        )
     for entry in as_list(operations):
         if not isinstance(entry, dict):
             raise bad_request("error decoding patch: an operation is not an object")
@@ -37,7 +39,7 @@ def json_patch(target: Value, operations: Value) -> Value:
         except _PatchError as error:
             # The server does not say which operation it was.
             text = "the server rejected our request due to an error in our request"
-            raise StatusError(422, "Invalid", text) from error
+            raise StatusError(422, "Invalid", text, details={}) from error
     return target
 
 

@@ -86,7 +86,8 @@ def list_objects(cluster: Cluster, call: Call, selectable: Mapping[str, str]) ->
     """
     query = call.query
     chosen = select(call, selectable)
-    limit = _parse_limit(query.get("limit", ""))
+    limit = max(_integer(query.get("limit", "")), 0)
+    _integer(query.get("timeoutSeconds", ""))
     token = query.get("continue", "")
     match = query.get("resourceVersionMatch", "")
     wanted_text = query.get("resourceVersion", "")
@@ -143,12 +144,12 @@ def _only(cluster: Cluster, call: Call, chosen: Selection, revision: int, start:
         return
 
 
-def _parse_limit(text: str) -> int:
+def _integer(text: str) -> int:
     if not text:
         return 0
     if not text.lstrip("-").isdigit():
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    return max(int(text), 0)
+    return int(text)
 
 
 def _check_options(match: str, version: str, token: str, initial_events: str) -> None:

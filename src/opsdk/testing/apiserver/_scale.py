@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from opsdk.testing.apiserver._fields import invalid as invalid_value
 from opsdk.testing.apiserver._json import Document, Value, as_object, as_text, dig
 from opsdk.testing.apiserver._kinds import KindInfo, ScalePaths
@@ -46,7 +48,7 @@ def scaled(info: KindInfo, paths: ScalePaths, document: Document, scale: Documen
     if replicas < 0:
         name = as_text(dig(document, "metadata", "name"))
         error = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise invalid(info, name, [error])
+        raise invalid(replace(info, group="autoscaling", kind="Scale"), name, [error])
     node = document
     for part in paths.spec_replicas[:-1]:
         child = node.get(part)

@@ -88,27 +88,48 @@ def default_crd(crd: dict[str, Any]) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def validate_crd(crd: JsonObject) -> list[FieldError]:
+def validate_crd(crd: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
     """Everything that keeps a CRD from being accepted.
 
     Args:
         crd: The `apiextensions.k8s.io/v1` CustomResourceDefinition as it would be stored.
+        old: What is stored now, on an update: names that cannot change are held against it.
     """
     document = tree(crd)
     default_crd(document)
     spec: Tree = members(document, "spec")
     names: Tree = members(spec, "names")
     metadata: Tree = members(document, "metadata")
+    plural, group = names.get("plural") or "", spec.get("group") or ""
     return [
-        *_name_faults(metadata.get("name") or "", f"{names.get('plural') or ''}.{spec.get('group') or ''}"),
-        *_group_faults(spec.get("group") or ""),
+        *(_name_faults(metadata.get("name") or "", f"{plural}.{group}") if old is None else ()),
+        *_group_faults(group),
         *_scope_faults(spec.get("scope") or ""),
         *_version_faults(entries(spec, "versions")),
         *_names_faults(names),
         *_conversion_faults(members(spec, "conversion")),
-        *_approval_faults(spec.get("group") or "", members(metadata, "annotations")),
+        *(_change_faults(spec, tree(old)) if old is not None else ()),
+        *_approval_faults(group, members(metadata, "annotations")),
         *_preserve_faults(spec),
     ]
+
+
+def _change_faults(spec: Tree, old: Tree) -> Iterator[FieldError]:
+    before = members(old, "spec")
+    conditions = entries(members(old, "status"), "conditions")
+    established = any(each.get("type") == "Established" and each.get("status") == "True" for each in conditions)
+    for path, needs_established in (
+        (("scope",), True),
+        (("names", "kind"), True),
+        (("group",), False),
+        (("names", "plural"), False),
+    ):
+        *parents, key = path
+        now, was = spec, before
+        for parent in parents:
+            now, was = members(now, parent), members(was, parent)
+        if (established or not needs_established) and now.get(key) != was.get(key):
+            yield invalid(".".join(("spec", *path)), now.get(key) or "", "field is immutable")
 
 
 def _name_faults(name: str, wanted: str) -> Iterator[FieldError]:

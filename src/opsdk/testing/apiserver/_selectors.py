@@ -9,13 +9,14 @@ from typing import final
 
 from opsdk.testing.apiserver._json import Document, Value, as_text, dig
 from opsdk.testing.apiserver._kinds import KindInfo
+from opsdk.testing.apiserver._names import qualified_name_faults
 from opsdk.testing.apiserver._status import StatusError, bad_request
 from opsdk.testing.apiserver._store import Stored
 
 __all__ = ["Selection", "field_reader", "parse_labels", "selection"]
 
 _TOKEN = re.compile(r"\s*(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
-_KEY = re.compile(r"^([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?$")
+_SYMBOLS = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">"})
 _VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 _SEGMENT_CHARACTERS = 63
 
@@ -104,7 +105,7 @@ def selection(info: KindInfo, labels: str, fields: str, selectable: Mapping[str,
     """
     return Selection(
         labels=parse_labels(labels),
-        fields=tuple(_parse_fields(info, fields, labels, selectable)),
+        fields=tuple(_parse_fields(info, fields, selectable)),
         name=_exact_name(fields),
     )
 
@@ -145,42 +146,48 @@ def parse_labels(text: str) -> tuple[Requirement, ...]:
     return tuple(parser.requirements())
 
 
+def _bad_requirement(why: str) -> StatusError:
+    return bad_request(f"unable to parse requirement: {why}")
+
+
 @final
 class _Parser:
     def __init__(self, text: str) -> None:
-        self._text = text
         self._tokens: list[str] = []
+        self._current = ""
         position = 0
         while position < len(text.rstrip()):
             found = _TOKEN.match(text, position)
             if found is None:
-                raise self._error(f"unexpected character at {position}")
+                raise _bad_requirement(f"unexpected character at {position}")
             self._tokens.append(found.group(1))
             position = found.end()
-
-    def _error(self, why: str) -> StatusError:
-        return bad_request(f'unable to parse requirement: {why} in selector "{self._text}"')
 
     def _next(self) -> str:
         return self._tokens.pop(0) if self._tokens else ""
 
     def requirements(self) -> list[Requirement]:
         found: list[Requirement] = []
+        if self._tokens[:1] != ["!"] and self._is_symbol():
+            raise bad_request(f"found '{self._tokens[0]}', expected: !, identifier, or 'end of string'")
         while self._tokens:
             found.append(self._requirement())
             separator = self._next()
             if separator and separator != ",":
-                raise self._error(f"found '{separator}', expected: ',' or end of string")
-            if separator and not self._tokens:
-                raise self._error("found '', expected: identifier after ','")
+                raise bad_request(f"found '{separator}', expected: ',' or 'end of string'")
+            if separator and self._tokens[:1] != ["!"] and (not self._tokens or self._is_symbol()):
+                raise bad_request(f"found '{''.join(self._tokens[:1])}', expected: identifier after ','")
         return found
+
+    def _is_symbol(self) -> bool:
+        return self._tokens[0] in _SYMBOLS
 
     def _requirement(self) -> Requirement:
         token = self._next()
         if token == "!":  # noqa: S105 - a token of the syntax
             key = self._key(self._next())
             return lambda labels: key not in labels
-        key = self._key(token)
+        key = self._current = self._key(token)
         if not self._tokens or self._tokens[0] == ",":
             return lambda labels: key in labels
         operator = self._next()
@@ -198,14 +205,16 @@ class _Parser:
         if operator in {"<", ">"}:
             bound = self._value()
             if not bound.lstrip("-").isdigit():
-                raise self._error("for 'Gt', 'Lt' operators, the value must be an integer")
+                text = "for 'Gt', 'Lt' operators, the value must be an integer"
+                raise _bad_requirement(f'values[0]: Invalid value: "{bound}": {text}')
             limit, above = int(bound), operator == ">"
             return lambda labels: _numeric(labels.get(key), limit, above=above)
-        raise self._error(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
+        raise _bad_requirement(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 
     def _key(self, token: str) -> str:
-        if not _KEY.match(token) or len(token.rpartition("/")[2]) > _SEGMENT_CHARACTERS:
-            raise self._error(f'invalid label key "{token}"')
+        faults = qualified_name_faults(token)
+        if faults:
+            raise _bad_requirement(f'<nil>: Invalid value: "{token}": {"; ".join(faults)}')
         return token
 
     def _value(self) -> str:
@@ -215,18 +224,24 @@ class _Parser:
 
     def _checked(self, value: str) -> str:
         if not _VALUE.match(value) or len(value) > _SEGMENT_CHARACTERS:
-            raise self._error(f'invalid label value "{value}"')
+            fault = (
+                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
+                "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
+                "regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+            )
+            raise _bad_requirement(f'values[0][{self._current}]: Invalid value: "{value}": {fault}')
         return value
 
     def _values(self) -> frozenset[str]:
-        if self._next() != "(":
-            raise self._error("expected: '('")
+        opening = self._next()
+        if opening != "(":
+            raise _bad_requirement(f"found '{opening}' expected: '('")
         values: list[str] = []
         expect_value = True
         while True:
             token = self._next()
             if token == "":
-                raise self._error("found '', expected: ',', or ')'")
+                raise _bad_requirement("found '', expected: ',' or ')'")
             if token == ")":  # noqa: S105 - a token of the syntax
                 if expect_value:
                     values.append("")
@@ -269,18 +284,16 @@ def _exact_name(text: str) -> str:
     return ""
 
 
-def _parse_fields(
-    info: KindInfo, text: str, labels: str, selectable: Mapping[str, str]
-) -> list[Callable[[Stored], bool]]:
+def _parse_fields(info: KindInfo, text: str, selectable: Mapping[str, str]) -> list[Callable[[Stored], bool]]:
     found: list[Callable[[Stored], bool]] = []
     known = frozenset(_FIELDS.get(info.storage, ())) | frozenset(selectable)
     for name, operator, value in _split_fields(text):
-        found.append(_field_requirement(info, name, operator, value, known, text, labels))
+        found.append(_field_requirement(info, name, operator, value, known))
     return found
 
 
 def _field_requirement(
-    info: KindInfo, name: str, operator: str, value: str, known: frozenset[str], text: str, labels: str
+    info: KindInfo, name: str, operator: str, value: str, known: frozenset[str]
 ) -> Callable[[Stored], bool]:
     wanted = operator == "="
     if name == "metadata.name":
@@ -294,8 +307,7 @@ def _field_requirement(
         name = "spec.nodeName"
     if name not in known:
         why = f"field label not supported: {name}"
-        if info.builtin:
-            where = f"{info.api_version}, Resource={info.plural}" if info.group else f"/v1, Resource={info.plural}"
-            why = f'Unable to find "{where}" that match label selector "{labels}", field selector "{text}": {why}'
+        if info.builtin and info.storage not in _FIELDS:
+            why = f'"{name}" is not a known field selector: only "metadata.name", "metadata.namespace"'
         raise bad_request(why)
     return lambda stored: (stored.fields.get(name, "") == value) is wanted

@@ -23,6 +23,7 @@ __all__ = [
     "not_found",
     "success",
     "too_large_version",
+    "unknown_resource",
     "unsupported_media_type",
 ]
 
@@ -46,11 +47,11 @@ class StatusError(Exception):
         self.code = code
         self.reason = reason
         self.message = message
-        self.details: Document = dict(details or {})
+        self.details: Document | None = None if details is None else dict(details)
         self.continue_token = continue_token
         self.retry_after_seconds = retry_after_seconds
         if retry_after_seconds is not None:
-            self.details["retryAfterSeconds"] = retry_after_seconds
+            self.details = {**(details or {}), "retryAfterSeconds": retry_after_seconds}
         super().__init__(f"{code} {reason}: {message}")
 
     def document(self) -> Document:
@@ -65,7 +66,7 @@ class StatusError(Exception):
         }
         if self.reason:
             status["reason"] = self.reason
-        if self.details:
+        if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -170,7 +171,12 @@ def forbidden(info: KindInfo, name: str, why: str, *, causes: Sequence[FieldErro
 def method_not_allowed() -> StatusError:
     """405: the path does not have this method."""
     text = "the server does not allow this method on the requested resource"
-    return StatusError(405, "MethodNotAllowed", text)
+    return StatusError(405, "MethodNotAllowed", text, details={})
+
+
+def unknown_resource() -> StatusError:
+    """404: nothing is at the path."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource", details={})
 
 
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
@@ -179,8 +185,14 @@ def not_acceptable(accepted: Sequence[str]) -> StatusError:
     return StatusError(406, "NotAcceptable", text)
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """415: the body's content type is not one this request takes."""
+def unsupported_media_type(accepted: Sequence[str] = ()) -> StatusError:
+    """415: the body's content type is not one this request takes.
+
+    Args:
+        accepted: What it takes, where the server says so.
+    """
+    if not accepted:
+        return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
     text = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     return StatusError(415, "UnsupportedMediaType", text)
 

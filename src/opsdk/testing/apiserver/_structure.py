@@ -59,7 +59,21 @@ class Structure(Protocol):
 
 
 _VALUE_FIELDS = frozenset(
-    {"metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate", "containers"}
+    {
+        "metadata",
+        "spec",
+        "status",
+        "template",
+        "strategy",
+        "updateStrategy",
+        "jobTemplate",
+        "loadBalancer",
+        "podSelector",
+        "resources",
+        "scaleTargetRef",
+        "source",
+        "containers",
+    }
 )
 
 

@@ -231,6 +231,26 @@ def _role_binding(obj: Tree, now: datetime) -> Sequence[Cell]:
     )
 
 
+def _definition(obj: Tree, _now: datetime) -> Sequence[Cell]:
+    spec = spec_of(obj)
+    names = members(spec, "names")
+    versions = [
+        f"{each.get('name')}(storage)" if each.get("storage") else str(each.get("name"))
+        for each in entries(spec, "versions")
+        if each.get("served")
+    ]
+    return (
+        name_of(obj),
+        text_of(spec.get("scope")),
+        ",".join(sorted(versions)),
+        text_of(members(obj, "metadata").get("creationTimestamp")),
+        text_of(spec.get("group")),
+        text_of(names.get("kind")),
+        ",".join(entries(names, "shortNames")),
+        condition_of(obj, "Established") == "True",
+    )
+
+
 def _created_at(obj: Tree, _now: datetime) -> Sequence[Cell]:
     return (name_of(obj), text_of(members(obj, "metadata").get("creationTimestamp")))
 
@@ -262,6 +282,15 @@ BUILTIN_PRINTERS: Final[Mapping[str, Printer]] = {
     "cronjobs.batch": _builtin(
         f"Name Schedule Timezone Suspend #Active Last_Schedule Age {_WORKLOAD}",
         cron_job,
+    ),
+    "customresourcedefinitions.apiextensions.k8s.io": Printer(
+        (
+            *_columns("Name Scope Versions"),
+            Column("Created At", "date"),
+            *_columns("+Group +Kind +ShortNames"),
+            Column("Established", "boolean", priority=1),
+        ),
+        _definition,
     ),
     "daemonsets.apps": _builtin(
         f"Name #Desired #Current #Ready #Up-to-date #Available Node_Selector Age {_WORKLOAD}", daemon_set

@@ -57,8 +57,8 @@ _MICRO_TIMES: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
 
 def _unparsable(info: KindInfo, value: str, rest: str) -> StatusError:
     return bad_request(
-        f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: parsing time "\\"{value}\\"" as '
-        f'"\\"2006-01-02T15:04:05.000000Z07:00\\"": cannot parse "{rest}\\"" as ".000000"'
+        f'{info.kind} in version "{info.version}" cannot be handled as a {info.kind}: parsing time "{value}" as '
+        f'"2006-01-02T15:04:05.000000Z07:00": cannot parse "{rest}" as ".000000"'
     )
 
 
@@ -139,6 +139,7 @@ def _selected_template(document: Document, old: Document | None) -> list[FieldEr
     return errors
 
 
+_STATEFUL_SET_FIXED: Final = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
 _STATEFUL_SET_MUTABLE: Final = (
     "replicas",
     "ordinals",
@@ -154,7 +155,10 @@ def _stateful_set(document: Document, old: Document | None) -> list[FieldError]:
     errors = _selected_template(document, None)
     if old is not None:
         after, before = as_object(document.get("spec")), as_object(old.get("spec"))
-        if _without(after, *_STATEFUL_SET_MUTABLE) != _without(before, *_STATEFUL_SET_MUTABLE):
+        for name in _STATEFUL_SET_FIXED:
+            errors += _unchanged(document, old, "spec", name)
+        allowed = (*_STATEFUL_SET_MUTABLE, *_STATEFUL_SET_FIXED)
+        if _without(after, *allowed) != _without(before, *allowed):
             *most, last = (f"'{name}'" for name in _STATEFUL_SET_MUTABLE)
             text = f"updates to statefulset spec for fields other than {', '.join(most)} and {last} are forbidden"
             errors.append(forbidden("spec", text))
@@ -313,7 +317,9 @@ def _new_event(document: Document, old: Document | None) -> list[FieldError]:
 
 def _role_binding(document: Document, old: Document | None) -> list[FieldError]:
     if old is not None and document.get("roleRef") != old.get("roleRef"):
-        return [invalid("roleRef", document.get("roleRef"), "cannot change roleRef")]
+        reference = as_object(document.get("roleRef"))
+        shown = {"APIGroup": reference.get("apiGroup"), "Kind": reference.get("kind"), "Name": reference.get("name")}
+        return [invalid("roleRef", shown, _IMMUTABLE)]
     return []
 
 

@@ -28,6 +28,9 @@ def from_storage(info: KindInfo, document: Document) -> Document:
     shown: Document = {"apiVersion": info.api_version, "kind": info.kind}
     names = _EVENT_FIELDS if info.group == "events.k8s.io" else {}
     shown.update(_renamed(document, names))
+    for name in ("reportingController", "reportingInstance"):
+        if names and shown.get(name) == "":
+            del shown[name]
     return shown
 
 

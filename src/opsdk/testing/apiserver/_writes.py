@@ -33,7 +33,6 @@ __all__ = ["Verbs"]
 
 _JSON_PATCH: Final = "application/json-patch+json"
 _MERGE_PATCH: Final = "application/merge-patch+json"
-_STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 _APPLY_PATCH: Final = "application/apply-patch+yaml"
 _BODY_TYPES: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 _STATUS_LIKE: Final = frozenset({"status", "finalize"})
@@ -275,9 +274,7 @@ def _check_body_type(call: Call) -> None:
 
 
 def _patch_kind(call: Call) -> PatchKind:
-    accepted = [_JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH]
-    if call.info.builtin:
-        accepted.insert(2, _STRATEGIC_PATCH)
+    accepted = (_JSON_PATCH, _MERGE_PATCH, _APPLY_PATCH)
     match call.content_type:
         case "application/json-patch+json":
             return "json"
@@ -288,7 +285,7 @@ def _patch_kind(call: Call) -> PatchKind:
         case "application/strategic-merge-patch+json" if call.info.builtin:
             return "strategic"
         case _:
-            raise unsupported_media_type(accepted)
+            raise unsupported_media_type(() if call.info.builtin else accepted)
 
 
 def _parse(call: Call) -> Value:
@@ -316,7 +313,10 @@ def _patched(call: Call, document: Document, patch: Value, kind: PatchKind) -> D
     if kind == "json":
         result = json_patch(document, patch)
     elif not isinstance(patch, dict):
-        raise bad_request("Invalid JSON Patch" if kind == "merge" else "error decoding patch: not an object")
+        found = "array" if isinstance(patch, list) else "value"
+        raise bad_request(
+            f"error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )
     elif kind == "merge":
         result = merge_patch(document, patch)
     else:
@@ -342,7 +342,7 @@ def _delete_options(call: Call, body: Document) -> DeleteOptions:
     orphan = body.get("orphanDependents")
     errors: list[FieldError] = []
     if policy not in {"", "Background", "Foreground", "Orphan"}:
-        message = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan", "nil"'
+        message = f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan", "nil"'
         errors.append(FieldError("propagationPolicy", "FieldValueNotSupported", message))
     if errors:
         raise _options_error("DeleteOptions", *errors)

@@ -24,7 +24,7 @@ from opsdk.testing.apiserver._openapi import openapi_response
 from opsdk.testing.apiserver._reads import get_object, list_objects
 from opsdk.testing.apiserver._render import render_document, render_list
 from opsdk.testing.apiserver._serve import ServedApi, serve
-from opsdk.testing.apiserver._status import StatusError, method_not_allowed
+from opsdk.testing.apiserver._status import StatusError, method_not_allowed, unknown_resource
 from opsdk.testing.apiserver._watch import Watch, open_watch
 from opsdk.testing.apiserver._writes import Verbs
 
@@ -213,6 +213,8 @@ class ApiServer:
                 return special
         call = route(self._cluster.registry, request)
         if call is None or (call.subresource and call.subresource not in call.info.subresources):
+            if self._is_builtin_version(request.path):
+                raise unknown_resource()
             return HttpResponse(status=404, headers={"content-type": _TEXT}, body=b"404 page not found\n")
         code, body = self._dispatch(call)
         return HttpResponse(status=code, headers={"content-type": _JSON}, body=body)
@@ -261,6 +263,17 @@ class ApiServer:
             if found is not None:
                 return HttpResponse(status=200, headers={"content-type": found[0]}, body=found[1])
         return None
+
+    def _is_builtin_version(self, path: str) -> bool:
+        """Whether a path is below a version of a built-in group, where what is missing is answered with a Status."""
+        match path.strip("/").split("/"):
+            case ["api", "v1", *_]:
+                return True
+            case ["apis", group, version, *_]:
+                kinds = self._cluster.registry.kinds()
+                return any((each.group, each.version, each.builtin) == (group, version, True) for each in kinds)
+            case _:
+                return False
 
     def _next_address(self) -> str:
         self._addresses += 1

@@ -277,3 +277,16 @@ def test_an_empty_list_of_managed_fields_resets_them(send: Send) -> None:
     created["data"]["y"] = "1"
     _, after = send("PUT", f"{MAPS}/a", created, fieldManager="editor")
     assert [entry["manager"] for entry in after["metadata"]["managedFields"]] == ["editor"]
+
+
+def test_what_the_server_decides_is_owned_by_nobody(send: Send) -> None:
+    services = "/api/v1/namespaces/default/services"
+    _, service = send("POST", services, {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    assert set(owned(service, "tests", "Update")["f:spec"]) == {
+        "f:internalTrafficPolicy",
+        "f:ports",
+        "f:sessionAffinity",
+        "f:type",
+    }
+    _, created = send("POST", DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": whole({"name": "c", "image": "i"})})
+    assert set(owned(created, "tests", "Update")) == {"f:spec"}

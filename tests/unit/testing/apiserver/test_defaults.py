@@ -259,7 +259,7 @@ def test_what_a_kind_requires(send: Send, kind: str, change: dict[str, Any], fie
     ("kind", "patch", "field"),
     [
         ("Deployment", {"spec": {"selector": {"matchLabels": {"app": "a", "x": "y"}}}}, "spec.selector"),
-        ("StatefulSet", {"spec": {"serviceName": "other"}}, "spec"),
+        ("StatefulSet", {"spec": {"serviceName": "other"}}, "spec.serviceName"),
         ("Job", {"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}}, "spec.template"),
         ("Pod", {"spec": {"hostNetwork": True}}, "spec"),
         ("Secret", {"type": "other"}, "type"),
@@ -289,3 +289,18 @@ def test_a_micro_time_needs_its_fraction(send: Send) -> None:
     assert "parsing time" in status["message"]
     body["spec"] = {"renewTime": "2026-01-01T00:00:05.000000Z"}
     assert send("POST", path_of("Lease"), body)[0] == 201
+
+
+def test_what_came_with_a_service_s_type_goes_with_it(send: Send) -> None:
+    create(send, "Service", type="NodePort")
+    _, after = send("PATCH", f"{path_of('Service')}/a", {"spec": {"type": "ClusterIP"}}, content_type=MERGE)
+    assert "nodePort" not in after["spec"]["ports"][0]
+    assert "externalTrafficPolicy" not in after["spec"]
+
+
+def test_a_daemon_set_still_counts_its_templates(send: Send) -> None:
+    key = "deprecated.daemonset.template.generation"
+    assert create(send, "DaemonSet")["metadata"]["annotations"] == {key: "1"}
+    patch = {"spec": {"template": {"metadata": {"annotations": {"x": "y"}}}}}
+    _, after = send("PATCH", f"{path_of('DaemonSet')}/a", patch, content_type=MERGE)
+    assert after["metadata"]["annotations"] == {key: "2"}

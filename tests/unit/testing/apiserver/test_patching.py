@@ -174,7 +174,8 @@ def test_strategic_follows_the_order_asked_for(send: Send, deployed: dict[str, A
 
 
 def test_strategic_needs_the_key_of_an_item(send: Send, deployed: dict[str, Any]) -> None:
-    assert strategic(send, {"containers": [{"image": "i"}]})[0] == 400
+    code, status = strategic(send, {"containers": [{"image": "i"}]})
+    assert (code, status["message"]) == (500, "map: map[image:i] does not contain declared merge key: name")
 
 
 def test_service_ports_merge_by_port(send: Send) -> None:

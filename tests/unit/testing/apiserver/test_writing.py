@@ -185,9 +185,13 @@ def test_uid_and_name_and_creation_time_do_not_change(send: Send, clock: ManualC
         patched["metadata"]["creationTimestamp"] == created["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
     )
     code, status = send("PATCH", f"{MAPS}/a", {"metadata": {"uid": "other"}}, content_type=MERGE)
-    assert (code, status["reason"]) == (409, "Conflict")
+    assert (code, status["details"]["causes"][0]["field"]) == (422, "metadata.uid")
     code, status = send("PATCH", f"{MAPS}/a", {"metadata": {"name": "b"}}, content_type=MERGE)
-    assert code in {400, 422}
+    assert (code, status["message"]) == (400, "the name of the object (b) does not match the name on the URL (a)")
+    replacement = config_map()
+    replacement["metadata"]["uid"] = "other"
+    code, status = send("PUT", f"{MAPS}/a", replacement)
+    assert (code, status["reason"]) == (409, "Conflict")
     code, status = send("PUT", f"{MAPS}/a", config_map("b"))
     assert (code, status["message"]) == (400, "the name of the object (b) does not match the name on the URL (a)")
 
@@ -339,7 +343,8 @@ def test_a_pod_without_a_node_goes_at_once(send: Send) -> None:
     pods = "/api/v1/namespaces/default/pods"
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     send("POST", pods, pod)
-    send("DELETE", f"{pods}/p")
+    _, last = send("DELETE", f"{pods}/p")
+    assert (last["metadata"]["deletionGracePeriodSeconds"], last["metadata"]["generation"]) == (0, 2)
     assert send("GET", f"{pods}/p")[0] == 404
 
 
