@@ -7,7 +7,7 @@ classes and objects (`resource_of`, `codec_of`, `metadata_of`, conditions), and 
 from opsdk.models.base import Model, NoStatus
 from opsdk.models.codec import Codec, WireObject, codec_of
 from opsdk.models.conditions import find_condition, is_condition_true, set_condition
-from opsdk.models.crd import crd_manifest, crd_yaml
+from opsdk.models.crd import crd_manifest, crd_manifests, crd_yaml, manifests_yaml
 from opsdk.models.custom_resource import CustomResource
 from opsdk.models.machine_status import (
     AnyMachineStatus,
@@ -19,6 +19,7 @@ from opsdk.models.machine_status import (
 from opsdk.models.markers import (
     Cel,
     EmbeddedResource,
+    Immutable,
     IntOrString,
     ListAtomic,
     ListMap,
@@ -31,6 +32,7 @@ from opsdk.models.markers import (
 )
 from opsdk.models.metadata import metadata_of, name_of, owner_reference_to, request_of, view_of
 from opsdk.models.resources import ResourceInfo, resource_of
+from opsdk.models.scalars import Duration, Quantity
 from opsdk.models.structs import Conditions, K8s, K8sStruct, MicroTime, Time
 
 __all__ = [
@@ -39,7 +41,9 @@ __all__ = [
     "Codec",
     "Conditions",
     "CustomResource",
+    "Duration",
     "EmbeddedResource",
+    "Immutable",
     "IntOrString",
     "K8s",
     "K8sStruct",
@@ -55,6 +59,7 @@ __all__ = [
     "Nullable",
     "PreserveUnknown",
     "PrintColumn",
+    "Quantity",
     "ResourceInfo",
     "Scale",
     "StateTransition",
@@ -63,9 +68,11 @@ __all__ = [
     "WireObject",
     "codec_of",
     "crd_manifest",
+    "crd_manifests",
     "crd_yaml",
     "find_condition",
     "is_condition_true",
+    "manifests_yaml",
     "metadata_of",
     "name_of",
     "owner_reference_to",

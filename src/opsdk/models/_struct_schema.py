@@ -15,7 +15,7 @@ from lightkube.models.meta_v1 import Condition, ObjectMeta
 
 from opsdk.models._struct_wire import StructField, struct_fields, without_none
 
-__all__ = ["QUANTITY_PATTERN", "Schema", "struct_schema"]
+__all__ = ["QUANTITY_PATTERN", "Schema", "quantity_schema", "struct_schema"]
 
 Schema: TypeAlias = "dict[str, Any]"
 
@@ -34,7 +34,8 @@ _QUANTITY_MAPS = {
 _TEMPLATE_METADATA = ("annotations", "finalizers", "labels", "name", "namespace")
 
 
-def _quantity() -> Schema:
+def quantity_schema() -> Schema:
+    """An amount: a whole number, or a text with a unit."""
     return {
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "pattern": QUANTITY_PATTERN,
@@ -85,7 +86,7 @@ def _as_condition(properties: Schema) -> None:
 def _of_type(tp: object, field: StructField, within: tuple[type[msgspec.Struct], ...]) -> Schema:
     alternatives = without_none(tp)
     if field.quantity and str in alternatives:
-        return _quantity()
+        return quantity_schema()
     if set(alternatives) == {int, str}:
         return {"x-kubernetes-int-or-string": True}
     if len(alternatives) != 1:
@@ -111,7 +112,7 @@ def _of_type(tp: object, field: StructField, within: tuple[type[msgspec.Struct],
         return {"type": "object", "additionalProperties": _of_type(args[1], field, within)}
     if only is dict or origin is dict:
         if field.wire in _QUANTITY_MAPS:
-            return {"type": "object", "additionalProperties": _quantity()}
+            return {"type": "object", "additionalProperties": quantity_schema()}
         if field.wire in _TEXT_MAPS:
             return {"type": "object", "additionalProperties": {"type": "string"}}
         return _open()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, get_args, get_origin
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Unpack, get_args, get_origin
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.alias_generators import to_camel
 from pydantic.errors import PydanticSchemaGenerationError
+from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from opsdk.errors import ResourceDefinitionError
+from opsdk.models._schema_rules import with_rules
+from opsdk.models.markers import Cel
 from opsdk.models.structs import K8sStruct
 
 __all__ = ["Model", "NoStatus"]
@@ -21,6 +25,9 @@ class Model(BaseModel):
 
     A name that the rule does not give (`clusterIP`) is set with `Annotated[str, Field(alias="clusterIP")]`; inside
     `Annotated` it does not change the constructor that type checkers see.
+
+    Args:
+        rules: CEL rules on the object that the model is, which may compare its fields; subclasses inherit them.
 
     Guarantees:
         * Fields that the model does not know survive a round trip.
@@ -40,6 +47,23 @@ class Model(BaseModel):
         serialize_by_alias=True,
         use_attribute_docstrings=True,
     )
+
+    _opsdk_rules: ClassVar[tuple[Cel, ...]] = ()
+
+    def __init_subclass__(cls, *, rules: Sequence[Cel] = (), **kwargs: Unpack[ConfigDict]) -> None:
+        super().__init_subclass__(**kwargs)
+        inherited = [rule for base in cls.__bases__ if issubclass(base, Model) for rule in base._opsdk_rules]  # noqa: SLF001 - our own class
+        cls._opsdk_rules = tuple(dict.fromkeys((*inherited, *rules)))
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__()  # the keywords are for __init_subclass__
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler, /) -> JsonSchemaValue:
+        out = handler(schema)
+        with_rules(handler.resolve_ref_schema(out), *(rule.document() for rule in cls._opsdk_rules))
+        return out
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler, /) -> CoreSchema:

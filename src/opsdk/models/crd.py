@@ -19,9 +19,9 @@ from opsdk.models.machine_status import MachineStatus, MachineStatusStruct
 from opsdk.models.markers import PrintColumn
 from opsdk.models.resources import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject
-from opsdk.types import Json
+from opsdk.types import Json, JsonObject
 
-__all__ = ["crd_manifest", "crd_yaml"]
+__all__ = ["crd_manifest", "crd_manifests", "crd_yaml", "manifests_yaml"]
 
 _MACHINE_COLUMNS = (
     PrintColumn(name="State", json_path=".status.state", description="The state of its state machine."),
@@ -144,6 +144,7 @@ def _version(
     columns = definition.print_columns
     if columns is None and status is not None and issubclass(status, MachineStatus | MachineStatusStruct):
         columns = _MACHINE_COLUMNS
+    _check_paths(kind, schema, definition, columns or ())
     if columns:
         out["additionalPrinterColumns"] = [column.document() for column in columns]
     out["schema"] = {"openAPIV3Schema": schema}
@@ -157,6 +158,42 @@ def _version(
     if subresources:
         out["subresources"] = subresources
     return out
+
+
+_STEP = re.compile(r"\.([A-Za-z0-9_-]+)|(\[)")
+
+
+def _check_paths(
+    kind: type[KubeObject], schema: Schema, definition: Definition, columns: Sequence[PrintColumn]
+) -> None:
+    """Refuse paths that lead nowhere: the server takes them, and shows an empty column."""
+    paths = [(f"print column {column.name}", column.json_path) for column in columns]
+    paths += [("selectable field", path) for path in definition.selectable_fields]
+    if definition.scale is not None:
+        scale = definition.scale
+        paths += [("scale", scale.spec_replicas), ("scale", scale.status_replicas)]
+        paths += [("scale", path) for path in (scale.label_selector,) if path is not None]
+    for what, path in paths:
+        missing = _missing_step(schema, path)
+        if missing is not None:
+            raise CrdSchemaError(
+                f"{kind.__qualname__}: {what}: {path} leads nowhere: there is no {missing}; use the names on the wire"
+            )
+
+
+def _missing_step(schema: Schema, path: str) -> str | None:
+    """The first field of a path that the schema does not have; steps into lists and open objects are not followed."""
+    place = ""
+    for step in _STEP.finditer(path):
+        properties: dict[str, Schema] | None = schema.get("properties")
+        name: str | None = step[1]
+        if name is None or properties is None or (not place and name == "metadata"):
+            return None
+        place += f".{name}"
+        if name not in properties:
+            return None if schema.get("x-kubernetes-preserve-unknown-fields") else place
+        schema = properties[name]
+    return None if place else path
 
 
 def _root(kind: type[KubeObject], definition: Definition) -> tuple[Schema, type | None]:
@@ -221,8 +258,8 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def crd_yaml(*kinds: type[KubeObject]) -> str:
-    """The CustomResourceDefinitions of the classes as YAML, one document for each kind, in a stable order.
+def crd_manifests(*kinds: type[KubeObject]) -> list[dict[str, Json]]:
+    """The CustomResourceDefinitions of the classes, one for each kind, by group and kind.
 
     Classes of one group and kind are taken as its versions.
 
@@ -234,5 +271,19 @@ def crd_yaml(*kinds: type[KubeObject]) -> str:
     for kind in kinds:
         resource = resource_of(kind)
         together.setdefault((resource.group, resource.kind), []).append(kind)
-    documents = [crd_manifest(*versions) for _, versions in sorted(together.items(), key=lambda item: item[0])]
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)  # pyright: ignore[reportUnknownMemberType] - the stubs leave `width` open
+    return [crd_manifest(*versions) for _, versions in sorted(together.items(), key=lambda item: item[0])]
+
+
+def crd_yaml(*kinds: type[KubeObject]) -> str:
+    """What `crd_manifests` gives, as YAML in a stable order.
+
+    Raises:
+        CrdSchemaError: As for `crd_manifest`.
+        ResourceDefinitionError: As for `crd_manifest`.
+    """
+    return manifests_yaml(crd_manifests(*kinds))
+
+
+def manifests_yaml(manifests: Sequence[JsonObject]) -> str:
+    """Documents as YAML, in the order that they are in."""
+    return yaml.dump_all(manifests, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)  # pyright: ignore[reportUnknownMemberType] - the stubs leave `width` open

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, final
 
 from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -19,8 +19,10 @@ from pydantic_core import CoreSchema
 from opsdk.types import Json
 
 __all__ = [
+    "IMMUTABLE",
     "Cel",
     "EmbeddedResource",
+    "Immutable",
     "IntOrString",
     "ListAtomic",
     "ListMap",
@@ -36,6 +38,10 @@ IntOrString: TypeAlias = int | str
 """A port number or name, a count or percentage: `x-kubernetes-int-or-string` in the CRD."""
 
 CelReason: TypeAlias = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
+
+
+IMMUTABLE: Final = "x-opsdk-immutable"
+"""What `Immutable` leaves for the walk that makes the schema: it also concerns the object that the field is in."""
 
 
 class _Marker:
@@ -134,6 +140,24 @@ class Nullable(_Marker):
 
     def _extra(self) -> Mapping[str, Json]:
         return {"nullable": True}
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Immutable(_Marker):
+    """The field cannot be changed once the object is there.
+
+    A field that is optional and has no default cannot be added or removed either. The rule compares with what was
+    there before, so that it needs a place that can be found again: not within the items of a list without keys.
+
+    Args:
+        once_set: It may be missing first and set later, and can then no longer be changed or removed.
+    """
+
+    once_set: bool = False
+
+    def _extra(self) -> Mapping[str, Json]:
+        return {IMMUTABLE: "once-set" if self.once_set else "always"}
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, Literal, cast
@@ -13,7 +13,7 @@ import pytest
 from lightkube.models.apiextensions_v1 import CustomResourceValidation
 from lightkube.models.core_v1 import EmptyDirVolumeSource, PodTemplateSpec, ResourceRequirements, ServicePort
 from lightkube.models.meta_v1 import LabelSelector
-from pydantic import Field, StringConstraints, WithJsonSchema, create_model
+from pydantic import Field, RootModel, StringConstraints, WithJsonSchema, create_model
 
 from opsdk.errors import CrdSchemaError
 from opsdk.models import (
@@ -32,6 +32,7 @@ from opsdk.models import (
     PreserveUnknown,
     Time,
 )
+from opsdk.models._schema_text import DECIMAL_PATTERN
 from opsdk.models._struct_schema import QUANTITY_PATTERN
 from opsdk.models._structural import structural_schema
 
@@ -64,6 +65,14 @@ class Limits(Model):
 class Tree(Model):
     name: str
     children: list[Tree] = []  # noqa: RUF012 - pydantic copies it
+
+
+class Linked(Model):
+    next: Linked | None = None
+
+
+class Deep(RootModel["list[Deep]"]):
+    pass
 
 
 class OpenTree(Model):
@@ -150,14 +159,13 @@ PART = {
         (IntOrString, 80, {"x-kubernetes-int-or-string": True, "default": 80}),
         (IntOrString | None, None, {"x-kubernetes-int-or-string": True}),
         (int | float, ..., {"type": "number"}),
-        (Decimal, Decimal("1.5"), {"type": "string", "default": "1.5"}),
+        (Decimal, Decimal("1.5"), {"type": "string", "default": "1.5", "pattern": DECIMAL_PATTERN}),
         # formats
         (datetime, ..., {"type": "string", "format": "date-time"}),
         (Time | None, None, {"type": "string", "format": "date-time"}),
         (MicroTime, ..., {"type": "string", "format": "date-time"}),
         (date, ..., {"type": "string", "format": "date"}),
         (UUID, ..., {"type": "string", "format": "uuid"}),
-        (timedelta, ..., {"type": "string"}),
         (bytes, ..., {"type": "string"}),
         # lists
         (list[str], [], {"type": "array", "items": {"type": "string"}}),
@@ -224,7 +232,6 @@ PART = {
         (Annotated[Part | Limits | None, PreserveUnknown()], None, {PRESERVE: True}),
         (Annotated[Part, PreserveUnknown()], ..., {**PART, PRESERVE: True}),
         (Annotated[Callable[[], int] | None, PreserveUnknown()], None, {PRESERVE: True}),
-        (Annotated[Tree, PreserveUnknown()], ..., {"type": "object", PRESERVE: True}),
         (
             Annotated[dict[str, Any], EmbeddedResource()],
             ...,
@@ -321,10 +328,26 @@ def test_docstrings_become_descriptions() -> None:
     assert schema["properties"]["size"]["description"] == "How big."
 
 
-def test_a_recursive_model_is_refused_with_the_way_out() -> None:
-    with pytest.raises(CrdSchemaError, match=r"Tree: value\.children\[\]: .*contains itself.*PreserveUnknown"):
-        field(Tree)
+def test_a_recursive_model_is_kept_open_where_it_recurs_and_says_so() -> None:
+    schema = field(Tree)
+    assert schema["required"] == ["name"]
+    assert schema["properties"]["children"]["items"] == {
+        "description": "A Tree again, as deep as you like: the server keeps what is in it, unchecked.",
+        "type": "object",
+        PRESERVE: True,
+    }
+    assert field(Linked)["properties"]["next"] == schema["properties"]["children"]["items"] | {
+        "description": "A Linked again, as deep as you like: the server keeps what is in it, unchecked."
+    }
+
+
+def test_a_recursive_field_that_is_marked_open_says_nothing_more() -> None:
     assert field(OpenTree)["properties"]["children"] == {PRESERVE: True}
+
+
+def test_a_recursive_type_that_is_no_model_is_refused_with_the_way_out() -> None:
+    with pytest.raises(CrdSchemaError, match=r"Deep contains itself and is no model.*PreserveUnknown"):
+        field(Deep)
 
 
 def test_variants_of_a_discriminated_union_become_one_object_with_rules() -> None:
