@@ -52,7 +52,8 @@ types: venv ## mypy strict, pyright strict, and the completeness of the public t
 	@$(BIN)/mypy src tests
 	@for example in examples/*/; do $(BIN)/mypy $$example || exit 1; done
 	@$(BIN)/pyright --level error
-	@$(BIN)/pyright --ignoreexternal --verifytypes opsdk | scripts/types-complete
+	@PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/pyright --ignoreexternal --verifytypes opsdk \
+		| scripts/types-complete
 ifneq ($(CONTRACT),)
 	@cd $(CONTRACT) && $(abspath $(BIN))/mypy --strict --cache-dir $(abspath .mypy_cache)/contract .
 	@$(BIN)/python scripts/pyright-strict $(CONTRACT)

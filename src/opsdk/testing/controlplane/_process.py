@@ -30,8 +30,8 @@ class Process:
     """
 
     def __init__(self, name: str, command: Sequence[str | Path], *, folder: Path, grace_seconds: float = 10) -> None:
-        self.name = name
-        self.log = folder / f"{name}.log"
+        self.name: str = name
+        self.log: Path = folder / f"{name}.log"
         self._command = [str(part) for part in command]
         self._folder = folder
         self._grace_seconds = grace_seconds
