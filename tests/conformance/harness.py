@@ -16,6 +16,7 @@ from opsdk.client.transport import HttpRequest, Transport
 __all__ = [
     "APPLY",
     "CRDS",
+    "GROUP",
     "JSON_PATCH",
     "MERGE_PATCH",
     "STRATEGIC_PATCH",
@@ -344,12 +345,14 @@ class Api:
         return await self.call("DELETE", self.path(resource, name), body, query=query)
 
     @asynccontextmanager
-    async def watch(self, resource: str, **query: str | int) -> AsyncGenerator[Watch]:
+    async def watch(
+        self, resource: str, *, accept: str = "application/json", **query: str | int
+    ) -> AsyncGenerator[Watch]:
         request = HttpRequest(
             method="GET",
             path=self.path(resource),
             query=(("watch", "true"), *((name, str(value)) for name, value in query.items())),
-            headers={"accept": "application/json"},
+            headers={"accept": accept},
         )
         async with self.transport.stream(request) as stream:
             yield Watch(stream.status, aiter(stream.chunks))
