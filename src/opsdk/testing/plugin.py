@@ -1,31 +1,33 @@
-"""Fixtures for pytest. Ask for them with `pytest_plugins = ["opsdk.testing.plugin"]` in your top `conftest.py`.
+"""Fixtures for pytest. pytest finds them by itself where opsdk is installed.
 
 - `api_server`: an in-memory API server that lives as long as the test.
 - `simulator`: makes simulators that assert at the end of the test that every write was expected.
 - `virtual_anyio_backend`: both backends on virtual time. Return it from your own `anyio_backend` fixture to have it
   everywhere, or ask for it in single modules.
 
-All of them need anyio's own pytest plugin: mark the tests with `pytest.mark.anyio`.
+All of them need anyio's own pytest plugin: mark the tests with `pytest.mark.anyio`. What they are made of is imported
+when a test asks for it: a run of pytest that does not, pays nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack
-from typing import cast, final, overload
+from typing import TYPE_CHECKING, cast, final, overload
 
 import pytest
-from lightkube import AsyncClient
 
-from opsdk.protocols import Client, KubeObject, Reconciler
-from opsdk.testing.apiserver import ApiServer
-from opsdk.testing.simulator import Simulator
-from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
+if TYPE_CHECKING:
+    from lightkube import AsyncClient
+
+    from opsdk.protocols import Client, KubeObject, Reconciler
+    from opsdk.testing.apiserver import ApiServer
+    from opsdk.testing.simulator import Simulator
+    from opsdk.testing.virtual_time import BackendOptions
 
 __all__ = ["SimulatorFactory", "api_server", "simulator", "virtual_anyio_backend"]
 
 _FAILED = pytest.StashKey[bool]()
-_BACKENDS = {"asyncio": virtual_asyncio_options, "trio": virtual_trio_options}
 
 
 @final
@@ -63,6 +65,8 @@ class SimulatorFactory:
         namespace: str = "default",
     ) -> Simulator:
         """A simulator that has been entered; see `Simulator` for the arguments."""
+        from opsdk.testing.simulator import Simulator
+
         if client_type is None:
             ours = cast("Callable[[Client], Reconciler]", make_reconciler)
             made = Simulator(ours, install=install, namespace=namespace)
@@ -76,6 +80,8 @@ class SimulatorFactory:
 @pytest.fixture
 async def api_server() -> AsyncGenerator[ApiServer]:
     """An in-memory API server."""
+    from opsdk.testing.apiserver import ApiServer
+
     async with ApiServer() as server:
         yield server
 
@@ -92,10 +98,12 @@ async def simulator(request: pytest.FixtureRequest) -> AsyncGenerator[SimulatorF
                 made.clear()  # the test's own failure is the one to read
 
 
-@pytest.fixture(params=sorted(_BACKENDS))
+@pytest.fixture(params=["asyncio", "trio"])
 def virtual_anyio_backend(request: pytest.FixtureRequest) -> BackendOptions:
     """Asyncio and trio, on virtual time."""
-    return _BACKENDS[str(request.param)]()
+    from opsdk.testing.virtual_time import virtual_asyncio_options, virtual_trio_options
+
+    return virtual_asyncio_options() if request.param == "asyncio" else virtual_trio_options()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,7 +13,15 @@ import pytest
 from lightkube.models.meta_v1 import Condition, ObjectMeta
 from pydantic import Field
 
-from opsdk.errors import ConflictError, ManagerError, NotReadyError, ObjectError, RetryError, TerminalError
+from opsdk.errors import (
+    ApiStatusError,
+    ConflictError,
+    ManagerError,
+    NotReadyError,
+    ObjectError,
+    RetryError,
+    TerminalError,
+)
 from opsdk.models import Conditions, CustomResource, Model, find_condition
 from opsdk.persistence import Hook, PersistenceReconciler
 from opsdk.protocols import Client
@@ -655,6 +663,24 @@ async def test_its_patch_may_only_change_status() -> None:
     async with Simulator(patching) as sim:
         with pytest.raises(ObjectError, match="/spec"):
             await sim.create(Patching(metadata=ObjectMeta(name="p"), spec=RoleSpec(scope="wrong")))
+        sim.clear()
+
+
+@pytest.mark.parametrize("scope", ["merge", "json"])
+async def test_its_patch_meets_our_precondition(scope: str) -> None:
+    async def delete(uid: str) -> None: ...
+
+    def make(client: Client) -> PersistenceReconciler[Patching]:
+        async def persist(obj: Patching) -> None:  # somebody else writes meanwhile
+            await client.patch(Patching, "p", MergePatch({"metadata": {"labels": {"a": "b"}}}), namespace="default")
+
+        return PersistenceReconciler(Patching, client, on_upsert=persist, on_delete=delete, finalizer=FINALIZER)
+
+    async with Simulator(make) as sim:
+        with pytest.raises(ApiStatusError) as caught:
+            await sim.create(Patching(metadata=ObjectMeta(name="p"), spec=RoleSpec(scope=scope)))
+        assert caught.value.code in {409, 422}  # a merge patch conflicts, a JSON patch's test fails
+        assert (await sim.fake_client.get(Patching, "p", namespace="default")).status.note == ""
         sim.clear()
 
 

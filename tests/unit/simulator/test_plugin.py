@@ -56,7 +56,7 @@ async def test_server(api_server):
 
 def test_the_fixtures_check_what_was_not_expected_unless_the_test_has_failed(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "opsdk.testing.plugin", "-p", "no:cacheprovider", "-q", "-rA"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-rA"]
     environment = {**os.environ, "PYTEST_ADDOPTS": ""}
     run = subprocess.run(
         [*command, str(tmp_path)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False

@@ -7,12 +7,13 @@ from datetime import timedelta
 
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap
+from lightkube.resources.core_v1 import ConfigMap, Namespace
 
 from opsdk import clock
 from opsdk.clock import ManualClock
-from opsdk.errors import RetryError
+from opsdk.errors import RetryError, TerminalError
 from opsdk.models import CustomResource, Model, owner_reference_to
+from opsdk.ownership.labels import OWNER_UID_LABEL
 from opsdk.protocols import Client
 from opsdk.testing.simulator import NotSettledError, Simulator
 from opsdk.types import MergePatch, Request, Result
@@ -151,6 +152,51 @@ async def test_a_failed_reconcile_stays_due() -> None:
         await sim.settle()
         await sim.settle()
     assert times == [0.0, 120.0]
+
+
+async def test_a_reconcile_that_raised_anything_else_is_due_at_once() -> None:
+    passes: list[str] = []
+
+    async def fails_once(client: Client, request: Request) -> None:
+        passes.append(request.name)
+        if len(passes) == 1:
+            raise KeyError("mine")
+
+    async with Simulator(does(fails_once)) as sim:
+        with pytest.raises(KeyError):
+            await sim.create(thing())
+        await sim.settle()
+    assert len(passes) == 2
+
+
+async def test_a_terminal_error_is_not_due_again() -> None:
+    passes: list[str] = []
+
+    async def gives_up(client: Client, request: Request) -> None:
+        passes.append(request.name)
+        raise TerminalError("never")
+
+    async with Simulator(does(gives_up)) as sim:
+        with pytest.raises(TerminalError):
+            await sim.create(thing())
+        await sim.settle()
+    assert len(passes) == 1
+
+
+async def test_settle_sees_children_where_no_owner_reference_can_point() -> None:
+    passes: list[str] = []
+
+    async def looks(client: Client, request: Request) -> None:
+        passes.append(request.name)
+        await client.list(ConfigMap)
+
+    async with Simulator(does(looks)) as sim:
+        owner = await sim.create(thing())
+        await sim.fake_client.create(Namespace(metadata=ObjectMeta(name="elsewhere")))
+        labels = {OWNER_UID_LABEL: owner.metadata.uid}
+        await sim.fake_client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="elsewhere", labels=labels)))
+        await sim.settle()
+    assert len(passes) == 2
 
 
 async def test_advance_moves_the_clock_and_runs_nothing() -> None:
