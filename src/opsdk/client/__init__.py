@@ -4,11 +4,13 @@
 """
 
 from opsdk.client._metadata import refresh_metadata
-from opsdk.client.api import ApiClient, ApiStatusWriter
+from opsdk.client.api import ApiClient
+from opsdk.client.crds import InstalledCrd, install_crds
 from opsdk.client.httpx_transport import HttpxTransport
 from opsdk.client.kubeconfig import ClientConfig, Impersonation
 from opsdk.client.lean_transport import LeanTransport
 from opsdk.client.raw import RawClient, RawEvent, RawPage, RequestObserver, WriteGate
+from opsdk.client.status_writer import ApiStatusWriter
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "HttpStream",
     "HttpxTransport",
     "Impersonation",
+    "InstalledCrd",
     "LeanTransport",
     "RawClient",
     "RawEvent",
@@ -27,5 +30,6 @@ __all__ = [
     "RequestObserver",
     "Transport",
     "WriteGate",
+    "install_crds",
     "refresh_metadata",
 ]

@@ -2,98 +2,36 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, Literal, Self, assert_never, final
+from typing import TYPE_CHECKING, Self, final
 
-import msgspec
-from lightkube.models.meta_v1 import ObjectMeta
 from typing_extensions import TypeVar
 
 from opsdk.client._choice import transport_for
+from opsdk.client._decoding import ObjectDecoder
+from opsdk.client._deletes import delete_options
 from opsdk.client._documents import Documents, head_of
+from opsdk.client._lists import PAGE_SIZE, ObjectStream, Selection, list_objects
 from opsdk.client._metadata import refresh_metadata
 from opsdk.client._places import namespace_of_call, namespace_of_selection
-from opsdk.client._queries import selection, whole_seconds
+from opsdk.client._queries import selection
+from opsdk.client._watches import TypedWatch
 from opsdk.client._writes import Writes
 from opsdk.client.kubeconfig import ClientConfig
-from opsdk.client.raw import RawClient, RawEvent, RequestObserver, WriteGate
+from opsdk.client.raw import RawClient, RequestObserver, WriteGate
+from opsdk.client.status_writer import ApiStatusWriter
 from opsdk.client.transport import Transport
-from opsdk.errors import ApiProtocolError, DecodeError, GoneError, NotFoundError
-from opsdk.models import Codec, codec_of, resource_of
-from opsdk.protocols import (
-    Added,
-    Bookmark,
-    Client,
-    Deleted,
-    KubeObject,
-    Modified,
-    ObjectList,
-    Snapshot,
-    Undecodable,
-    WatchEvent,
-)
-from opsdk.types import Json, LabelSelector, Patch, Preconditions, PropagationPolicy
+from opsdk.errors import NotFoundError
+from opsdk.models import codec_of, resource_of
+from opsdk.protocols import Client, KubeObject, ObjectList, Snapshot, Undecodable, WatchEvent
+from opsdk.types import LabelSelector, Patch, Preconditions, PropagationPolicy
 
-__all__ = ["ApiClient", "ApiStatusWriter"]
+__all__ = ["ApiClient"]
 
 T = TypeVar("T", bound=KubeObject)
-
-_PAGE_SIZE: Final = 500
-_INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-
-
-@final
-class ApiStatusWriter:
-    """Writes the status subresource; implements `opsdk.protocols.StatusWriter`. Reached as `client.status`."""
-
-    def __init__(self, writes: Writes) -> None:
-        self._writes = writes
-
-    async def replace(
-        self, obj: T, /, *, namespace: str | None = None, dry_run: bool | None = None, field_manager: str | None = None
-    ) -> T:
-        """Like `ApiClient.replace`, for status."""
-        return await self._writes.replace(obj, namespace=namespace, dry_run=dry_run, field_manager=field_manager)
-
-    async def patch(
-        self,
-        kind: type[T],
-        name: str,
-        patch: Patch,
-        *,
-        namespace: str | None = None,
-        dry_run: bool | None = None,
-        field_manager: str | None = None,
-    ) -> T:
-        """Like `ApiClient.patch`, for status."""
-        return await self._writes.patch(
-            kind, name, patch, namespace=namespace, dry_run=dry_run, field_manager=field_manager
-        )
-
-    async def patch_from(
-        self, base: Snapshot[T], obj: T, /, *, dry_run: bool | None = None, field_manager: str | None = None
-    ) -> T | None:
-        """Like `ApiClient.patch_from`, for status."""
-        return await self._writes.patch_from(base, obj, dry_run=dry_run, field_manager=field_manager)
-
-    async def apply(
-        self,
-        obj: T,
-        /,
-        *,
-        namespace: str | None = None,
-        force: bool = False,
-        dry_run: bool | None = None,
-        field_manager: str | None = None,
-    ) -> T:
-        """Like `ApiClient.apply`, for status: only status, and what names the object, is sent."""
-        return await self._writes.apply(
-            obj, namespace=namespace, force=force, dry_run=dry_run, field_manager=field_manager
-        )
 
 
 @final
@@ -302,30 +240,8 @@ class ApiClient:
         Raises:
             DecodeError: One of them does not fit its model; `stream` can skip it.
         """
-        info = resource_of(kind)
-        codec = codec_of(kind)
-        place = namespace_of_selection(info, namespace)
-        limit: int | None = _PAGE_SIZE
-        expired = 0
-        while True:
-            found: builtins.list[T] = []
-            token: str | None = None
-            version: str | None = None
-            try:
-                while token != "":
-                    page = await self._raw.list_page(
-                        info, namespace=place, labels=labels, fields=fields, limit=limit, continue_token=token
-                    )
-                    found.extend(self._writes.read(codec, item) for item in page.items)
-                    version = version or page.resource_version
-                    token = page.continue_token
-            except GoneError:
-                if token is None:
-                    raise
-                expired += 1
-                limit = _PAGE_SIZE if expired == 1 else None
-                continue
-            return ObjectList(found, version or "")
+        selected = self._selection(kind, namespace, labels, fields)
+        return await list_objects(self._raw, selected, ObjectDecoder(kind, self._documents))
 
     def stream(
         self,
@@ -334,7 +250,7 @@ class ApiClient:
         namespace: str | None = None,
         labels: LabelSelector | None = None,
         fields: Mapping[str, str] | None = None,
-        page_size: int = _PAGE_SIZE,
+        page_size: int = PAGE_SIZE,
     ) -> AsyncIterator[T | Undecodable]:
         """Like `list`, one object at a time, with at most one page in memory. What does not decode is reported.
 
@@ -348,11 +264,22 @@ class ApiClient:
         if page_size < 1:
             msg = f"page_size is {page_size}; it must be at least 1"
             raise ValueError(msg)
-        info = resource_of(kind)
-        place = namespace_of_selection(info, namespace)
-        return _ObjectStream(
-            self._raw, self._documents, kind, namespace=place, labels=labels, fields=fields, page_size=page_size
+        return ObjectStream(
+            self._raw,
+            self._selection(kind, namespace, labels, fields),
+            ObjectDecoder(kind, self._documents),
+            page_size=page_size,
         )
+
+    @staticmethod
+    def _selection(
+        kind: type[KubeObject],
+        namespace: str | None,
+        labels: LabelSelector | None,
+        fields: Mapping[str, str] | None,
+    ) -> Selection:
+        info = resource_of(kind)
+        return Selection(info=info, namespace=namespace_of_selection(info, namespace), labels=labels, fields=fields)
 
     def watch(
         self,
@@ -411,7 +338,7 @@ class ApiClient:
             timeout=timeout,
             inactivity=inactivity,
         ) as events:
-            yield _TypedWatch(events, codec_of(kind), self._documents)
+            yield TypedWatch(events, ObjectDecoder(kind, self._documents))
 
     # Writes
 
@@ -543,19 +470,14 @@ class ApiClient:
         """
         info = resource_of(kind)
         path = info.path(namespace=namespace_of_call(info, namespace, name=name), name=name)
-        options = self._delete_options(propagation, dry_run)
-        if grace_period is not None:
-            options["gracePeriodSeconds"] = int(whole_seconds(grace_period))
-        conditions: dict[str, Json] = {}
-        if preconditions is not None and preconditions.uid is not None:
-            conditions["uid"] = preconditions.uid
-        if preconditions is not None and preconditions.resource_version is not None:
-            conditions["resourceVersion"] = preconditions.resource_version
-        if conditions:
-            options["preconditions"] = conditions
-        return await self._raw.request(
-            "DELETE", path, body=msgspec.json.encode(options), preconditioned=bool(conditions)
+        options = delete_options(
+            propagation=propagation,
+            dry_run=self._writes.is_dry(dry_run),
+            preconditions=preconditions,
+            grace_period=grace_period,
         )
+        conditional = preconditions is not None and preconditions != Preconditions()
+        return await self._raw.request("DELETE", path, body=options, preconditioned=conditional)
 
     async def delete_collection(
         self,
@@ -574,20 +496,8 @@ class ApiClient:
         """
         info = resource_of(kind)
         path = info.path(namespace=namespace_of_call(info, namespace))
-        options = self._delete_options(propagation, dry_run)
-        await self._raw.request("DELETE", path, query=selection(labels, fields), body=msgspec.json.encode(options))
-
-    def _delete_options(
-        self,
-        propagation: PropagationPolicy | None,
-        dry_run: bool | None,  # noqa: FBT001 - passed on
-    ) -> dict[str, Json]:
-        options: dict[str, Json] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if propagation is not None:
-            options["propagationPolicy"] = propagation
-        if self._writes.is_dry(dry_run):
-            options["dryRun"] = ["All"]
-        return options
+        options = delete_options(propagation=propagation, dry_run=self._writes.is_dry(dry_run))
+        await self._raw.request("DELETE", path, query=selection(labels, fields), body=options)
 
     # Documents
 
@@ -615,155 +525,6 @@ class ApiClient:
     def refresh_metadata(obj: KubeObject, stored: KubeObject, /) -> None:
         """The same as `opsdk.client.refresh_metadata`: note in `obj` that `stored` was written."""
         refresh_metadata(obj, stored)
-
-
-def _metadata(raw: bytes) -> ObjectMeta | None:
-    """As much of an object's metadata as can be read."""
-    try:
-        return msgspec.json.decode(raw, type=_WithMetadata).metadata
-    except msgspec.MsgspecError:
-        pass
-    try:
-        document: Json = msgspec.json.decode(raw)
-    except msgspec.MsgspecError:
-        return None
-    found = document.get("metadata") if isinstance(document, Mapping) else None
-    if not isinstance(found, Mapping):
-        return None
-    texts = {name: value for name, value in found.items() if isinstance(value, str)}
-    return ObjectMeta(
-        name=texts.get("name"),
-        namespace=texts.get("namespace"),
-        uid=texts.get("uid"),
-        resourceVersion=texts.get("resourceVersion"),
-    )
-
-
-class _WithMetadata(msgspec.Struct):
-    metadata: ObjectMeta
-
-
-def _decoded(
-    event: Literal["ADDED", "MODIFIED", "DELETED"], raw: bytes, codec: Codec[T], documents: Documents
-) -> T | Undecodable:
-    try:
-        obj = codec.decode(raw)
-    except DecodeError as error:
-        return Undecodable(event, _metadata(raw), error)
-    if event != "DELETED" and obj.metadata is not None:
-        documents.put(obj.metadata.uid, obj.metadata.resourceVersion, raw)
-    return obj
-
-
-@final
-class _TypedWatch(AsyncIterator[WatchEvent[T]], Generic[T]):
-    def __init__(self, events: AsyncIterator[RawEvent], codec: Codec[T], documents: Documents) -> None:
-        self._events = events
-        self._codec = codec
-        self._documents = documents
-
-    def __aiter__(self) -> _TypedWatch[T]:
-        return self
-
-    async def __anext__(self) -> WatchEvent[T]:
-        event = await anext(self._events)
-        if event.type == "BOOKMARK":
-            return _bookmark(event.object)
-        found = _decoded(event.type, event.object, self._codec, self._documents)
-        if isinstance(found, Undecodable):
-            return found
-        match event.type:
-            case "ADDED":
-                return Added(found)
-            case "MODIFIED":
-                return Modified(found)
-            case "DELETED":
-                return Deleted(found)
-            case _ as never:
-                assert_never(never)
-
-
-class _BookmarkMeta(msgspec.Struct):
-    resource_version: str | None = msgspec.field(name="resourceVersion", default=None)
-    annotations: dict[str, str] | None = None
-
-
-class _BookmarkObject(msgspec.Struct):
-    metadata: _BookmarkMeta
-
-
-def _bookmark(raw: bytes) -> Bookmark:
-    try:
-        metadata = msgspec.json.decode(raw, type=_BookmarkObject).metadata
-    except msgspec.MsgspecError as error:
-        raise ApiProtocolError(f"a watch's bookmark cannot be read: {error}") from error
-    return Bookmark(metadata.resource_version or "", (metadata.annotations or {}).get(_INITIAL_EVENTS_END) == "true")
-
-
-@final
-class _ObjectStream(AsyncIterator["T | Undecodable"], Generic[T]):
-    """The objects of a list, page by page. A class, not a generator: leaving a loop leaves nothing to be closed."""
-
-    def __init__(
-        self,
-        raw: RawClient,
-        documents: Documents,
-        kind: type[T],
-        *,
-        namespace: str | None,
-        labels: LabelSelector | None,
-        fields: Mapping[str, str] | None,
-        page_size: int,
-    ) -> None:
-        self._raw = raw
-        self._documents = documents
-        self._info = resource_of(kind)
-        self._codec = codec_of(kind)
-        self._namespace = namespace
-        self._labels = labels
-        self._fields = fields
-        self._limit: int | None = page_size
-        self._expired = 0
-        self._token: str | None = None
-        self._page: builtins.list[bytes] = []
-        self._given: set[tuple[str | None, str | None]] = set()
-
-    def __aiter__(self) -> _ObjectStream[T]:
-        return self
-
-    async def __anext__(self) -> T | Undecodable:
-        while True:
-            while not self._page:
-                if self._token == "":
-                    raise StopAsyncIteration
-                await self._turn()
-            raw = self._page.pop()
-            head = head_of(raw)
-            if self._expired and head[0] and head in self._given:
-                continue
-            self._given.add(head)
-            return _decoded("ADDED", raw, self._codec, self._documents)
-
-    async def _turn(self) -> None:
-        try:
-            page = await self._raw.list_page(
-                self._info,
-                namespace=self._namespace,
-                labels=self._labels,
-                fields=self._fields,
-                limit=self._limit,
-                continue_token=self._token,
-            )
-        except GoneError:
-            if self._token is None:
-                raise
-            self._token = None
-            self._expired += 1
-            if self._expired > 1:
-                self._limit = None  # the third time in one piece, which cannot expire
-            return
-        self._page = page.items[::-1]
-        self._token = page.continue_token
 
 
 if TYPE_CHECKING:
