@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Generic, final
@@ -76,18 +76,22 @@ class _Cache:
                     informer.wrote(raw)
         return stored
 
-    def deleted(self, resource: ResourceInfo, request: Request, answer: bytes) -> None:
-        """Let later reads see that something was deleted, or is on its way out."""
-        informers = self.informers.of(resource, request.namespace)
-        try:
-            status = _ANSWERS.decode(answer)
-        except msgspec.MsgspecError:
-            return
-        for informer in informers:
-            if status.kind != "Status":
-                informer.wrote(answer)
-            elif status.details is not None and status.details.uid:
-                informer.deleted(request, status.details.uid)
+    def deleting(self, resource: ResourceInfo, request: Request) -> Callable[[bytes], None]:
+        """Remember what is known of an object before its deletion is sent; call the result with the answer."""
+        known = [(informer, informer.uids(request)) for informer in self.informers.of(resource, request.namespace)]
+
+        def answered(answer: bytes) -> None:
+            try:
+                status = _ANSWERS.decode(answer)
+            except msgspec.MsgspecError:
+                return
+            for informer, before in known:
+                if status.kind != "Status":
+                    informer.wrote(answer)  # it is on its way out
+                elif status.details is not None and status.details.uid:
+                    informer.deleted(request, status.details.uid, before=before)
+
+        return answered
 
     def is_dry(self, dry_run: bool | None) -> bool:  # noqa: FBT001 - passed on
         """Whether nothing is stored."""
@@ -391,6 +395,7 @@ class CachedClient:
         dry_run: bool | None = None,
     ) -> None:
         """See `ApiClient.delete`; seen by the next read."""
+        answered = self._cache.deleting(resource_of(kind), Request(name, namespace))
         answer = await self._client.delete_raw(
             kind,
             name,
@@ -401,7 +406,7 @@ class CachedClient:
             dry_run=dry_run,
         )
         if not self._cache.is_dry(dry_run):
-            self._cache.deleted(resource_of(kind), Request(name, namespace), answer)
+            answered(answer)
 
     async def delete_collection(
         self,

@@ -11,7 +11,7 @@ from typing import Generic, final
 import anyio
 from typing_extensions import TypeVar
 
-from opsdk.cache.changes import Cached, Change, Handler, ObjectAdded
+from opsdk.cache.changes import Cached, Change, Handler, ObjectAdded, ObjectDeleted
 from opsdk.cache.header import order_of
 from opsdk.cache.overlay import Overlay
 from opsdk.cache.reflector import Reflector, ReflectorOptions
@@ -212,9 +212,20 @@ class Informer(Generic[T]):
         if written is not None and self._reaches(written):
             self._overlay.wrote((written.header.namespace or "", written.header.name), written)
 
-    def deleted(self, request: Request, uid: str, /) -> None:
-        """This process deleted an object, and the server says that it is gone."""
-        self._overlay.deleted(key_of(request), uid)
+    def uids(self, request: Request, /) -> frozenset[str]:
+        """The uids under which an object of that name is known: what was seen, and what this process wrote."""
+        found = (self._store.cached(request), self.read(request))
+        return frozenset(cached.header.uid for cached in found if cached is not None)
+
+    def deleted(self, request: Request, uid: str, /, *, before: frozenset[str] = frozenset()) -> None:
+        """This process deleted an object, and the server says that it is gone.
+
+        Args:
+            request: The object.
+            uid: The uid that the server deleted.
+            before: What `uids` said before the deletion was sent.
+        """
+        self._overlay.deleted(key_of(request), uid, before=before)
 
     def _reaches(self, cached: Cached[T]) -> bool:
         return self._namespace is None or cached.header.namespace == self._namespace
@@ -226,6 +237,8 @@ class Informer(Generic[T]):
 
     def _tell_all(self, changes: Sequence[Change[T]]) -> None:
         for change in changes:
+            if isinstance(change, ObjectDeleted):
+                self._overlay.saw_deletion(change.old.header.uid)
             for handler in tuple(self._handlers):
                 self._tell(handler, change)
 
@@ -264,10 +277,9 @@ class Informer(Generic[T]):
             self._alive("")
             return ""
         header = cached.header
-        key = (header.namespace or "", header.name)
         if event.type == "DELETED":
             changes = self._store.discard(cached)
-            self._overlay.saw_deletion(key, header.uid)
+            self._overlay.saw_deletion(header.uid)
         else:
             changes = self._store.put(cached)
         self._alive(header.resource_version)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Generic, final
+from typing import Final, Generic, final
 
+import anyio
 from typing_extensions import TypeVar
 
 from opsdk.cache.changes import Cached
@@ -15,13 +18,18 @@ __all__ = ["Overlay"]
 
 T = TypeVar("T", bound=KubeObject)
 
+_EVENTS_ARE_NO_LATER_SECONDS: Final = 300.0
+_DELETIONS_REMEMBERED: Final = 1024
+"""Events that may overtake the answer to the request that caused them: as many as requests can be under way."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class _Gone:
     """A deletion that was confirmed, and whose event has not come."""
 
-    uid: str
+    key: Key
+    at: float
     lists: int
     """How many lists had begun by then: one that begins later shows the deletion."""
 
@@ -32,18 +40,24 @@ class Overlay(Generic[T]):
 
     A write counts until everything up to its resourceVersion has been seen: not until its own event, which may never
     come. A deletion, which has no version, counts until the object's event, or a list that began after it. It hides
-    the object with that uid only, so an object made anew under the name is seen.
+    objects by uid, so an object made anew under the name is seen. The answer to a request may come after its event.
+
+    Args:
+        clock: Tells the time in seconds. A deletion of which no event came, because the object had come and gone
+            between two lists, is forgotten when the watch has been alive for five minutes since.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
+        self._clock = clock
         self._written: dict[Key, Cached[T]] = {}
-        self._gone: dict[Key, _Gone] = {}
+        self._gone: dict[str, _Gone] = {}  # by uid: several incarnations of a name may be on their way
+        self._floors: dict[Key, int] = {}  # what is older than a write that was deleted is older than the deletion
+        self._seen_deletions: OrderedDict[str, None] = OrderedDict()
         self._seen = 0
         self._lists = 0
-        self._complete_lists = 0
 
     def __len__(self) -> int:
-        return len(self._written) + len(self._gone)
+        return len(self._written) + len(self._gone) + len(self._floors)
 
     def wrote(self, key: Key, written: Cached[T], /) -> None:
         """An object was written: this is what the server answered."""
@@ -51,47 +65,65 @@ class Overlay(Generic[T]):
         standing = self._written.get(key)
         if order <= self._seen or (standing is not None and standing.header.order >= order):
             return
-        gone = self._gone.get(key)
-        if gone is not None and gone.uid == written.header.uid:
+        if written.header.uid in self._gone:
             return  # an answer that was overtaken by the deletion
         self._written[key] = written
 
-    def deleted(self, key: Key, uid: str, /) -> None:
-        """An object is gone for good: the server said so."""
+    def deleted(self, key: Key, uid: str, /, *, before: Collection[str] = ()) -> None:
+        """An object is gone for good: the server said so.
+
+        Args:
+            key: Its key.
+            uid: Its uid.
+            before: The uids under which the key was known when the deletion was sent. Where they are others, they are
+                of earlier incarnations, which are gone as well.
+        """
+        gone = {uid, *before}
         written = self._written.get(key)
-        if written is not None and written.header.uid == uid:
+        if written is not None and written.header.uid in gone:
             del self._written[key]
-        self._gone[key] = _Gone(uid, self._lists)
+            self._floors[key] = written.header.order
+        for each in gone:
+            if each not in self._seen_deletions:
+                self._gone[each] = _Gone(key, self._clock(), self._lists)
 
     def over(self, key: Key, stored: Cached[T] | None, /) -> Cached[T] | None:
         """What a read of `key` should see, given what the store has."""
-        if not self._written and not self._gone:
+        if not self._written and not self._gone and not self._floors:
             return stored
         written = self._written.get(key)
         if written is not None and (stored is None or stored.header.order < written.header.order):
             return written
-        gone = self._gone.get(key)
-        return None if stored is not None and gone is not None and gone.uid == stored.header.uid else stored
+        if stored is not None and (stored.header.uid in self._gone or stored.header.order < self._floors.get(key, 0)):
+            return None
+        return stored
 
     def keys(self) -> list[Key]:
         """The keys that may read differently from the store."""
-        return [*self._written, *self._gone]
+        return [*self._written, *self._floors, *(gone.key for gone in self._gone.values())]
 
     # What the informer sees.
 
     def caught_up(self, order: int, /) -> None:
         """Everything up to this version has been seen."""
+        if self._gone:
+            late = self._clock() - _EVENTS_ARE_NO_LATER_SECONDS
+            self._gone = {uid: gone for uid, gone in self._gone.items() if gone.at > late}
         if order <= self._seen:
             return
         self._seen = order
         if self._written:
             self._written = {key: cached for key, cached in self._written.items() if cached.header.order > order}
+        if self._floors:
+            self._floors = {key: floor for key, floor in self._floors.items() if floor > order}
 
-    def saw_deletion(self, key: Key, uid: str, /) -> None:
-        """The event of a deletion came."""
-        gone = self._gone.get(key)
-        if gone is not None and gone.uid == uid:
-            del self._gone[key]
+    def saw_deletion(self, uid: str, /) -> None:
+        """The event of a deletion came, or a list showed that an object is gone."""
+        self._gone.pop(uid, None)
+        self._seen_deletions[uid] = None
+        self._seen_deletions.move_to_end(uid)
+        if len(self._seen_deletions) > _DELETIONS_REMEMBERED:
+            self._seen_deletions.popitem(last=False)
 
     def list_started(self) -> None:
         """A list begins."""
@@ -100,4 +132,4 @@ class Overlay(Generic[T]):
     def list_ended(self, order: int, /) -> None:
         """It is complete."""
         self.caught_up(order)
-        self._gone = {key: gone for key, gone in self._gone.items() if gone.lists >= self._lists}
+        self._gone = {uid: gone for uid, gone in self._gone.items() if gone.lists >= self._lists}
