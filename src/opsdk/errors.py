@@ -24,12 +24,15 @@
     ├── DecodeError                       a document does not fit its model (also a ValueError)
     ├── ResourceDefinitionError           a class says too little or wrong things about its kind (also a TypeError)
     ├── CrdSchemaError                    a model has no structural schema (also a TypeError)
+    ├── CrdChangeError                    a change of a CRD may cost stored objects something; nothing was written
+    ├── CrdNotEstablishedError            the server does not serve a CRD
     ├── ObjectError                       an object lacks what a call needs: a name, a namespace (also a ValueError)
     ├── ConfigurationError                no usable kubeconfig, credentials or option (also a ValueError)
     ├── InvalidStateMachineError          (also a ValueError)
     ├── InvalidOwnedResourcesError        (also a ValueError)
     ├── UndeclaredKindError               (also a LookupError)
     ├── ChildConflictError                a child's name is taken by an object that is not ours
+    ├── FieldConflictError                fields of a child are applied by somebody else too, with other values
     ├── UnknownStateError                 status names a state that the graph lacks; a TerminalError
     ├── TerminalError                     a reconcile failed and must not be retried
     ├── RetryError                        a reconcile failed; retry after a stated time
@@ -43,7 +46,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, final
@@ -60,8 +63,11 @@ __all__ = [
     "ChildConflictError",
     "ConfigurationError",
     "ConflictError",
+    "CrdChangeError",
+    "CrdNotEstablishedError",
     "CrdSchemaError",
     "DecodeError",
+    "FieldConflictError",
     "ForbiddenError",
     "GoneError",
     "InvalidError",
@@ -248,6 +254,39 @@ class CrdSchemaError(OpsdkError, TypeError):
     """A model has no structural schema; the text names the field and the way out."""
 
 
+class CrdChangeError(OpsdkError):
+    """A change of CRDs may cost objects that are stored something. Nothing was written.
+
+    Attributes:
+        losses: By CRD: what objects may lose, one line each.
+        changes: By CRD: the whole difference, one line each.
+    """
+
+    def __init__(self, crds: Mapping[str, tuple[Sequence[str], Sequence[str]]]) -> None:
+        self.losses: Mapping[str, tuple[str, ...]] = {name: tuple(losses) for name, (losses, _) in crds.items()}
+        self.changes: Mapping[str, tuple[str, ...]] = {name: tuple(changes) for name, (_, changes) in crds.items()}
+        lines: list[str] = []
+        for name, (losses, changes) in crds.items():
+            lines += [f"CustomResourceDefinition {name}: stored objects may lose data:", *(f"  - {x}" for x in losses)]
+            lines += ["the whole difference:", *(f"  {change}" for change in changes)]
+        lines.append("Nothing was written. Change the models so that they keep it, or allow data loss.")
+        super().__init__("\n".join(lines))
+
+
+class CrdNotEstablishedError(OpsdkError):
+    """The server does not serve a CRD.
+
+    Attributes:
+        name: The CRD's name.
+        why: What stands in the way.
+    """
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self.why = why
+        super().__init__(f"CustomResourceDefinition {name} is not served: {why}")
+
+
 class ObjectError(OpsdkError, ValueError):
     """An object or a call lacks what the request needs: a name, a namespace, a resourceVersion."""
 
@@ -315,6 +354,28 @@ class ChildConflictError(OpsdkError):
         belongs = f"belongs to {owner}" if owner else "has no owner"
         super().__init__(
             f"{kind} {place} exists and {belongs}; rename the child, or delete the object if it is a leftover"
+        )
+
+
+class FieldConflictError(OpsdkError):
+    """Somebody else applies fields of a child that we apply too, with other values; nothing of the child was changed.
+
+    Attributes:
+        kind: The child's kind.
+        namespace: The child's namespace; None for a cluster-scoped kind.
+        name: The child's name.
+        managers: Who applies which fields: the fields by the name of their field manager.
+    """
+
+    def __init__(self, kind: str, namespace: str | None, name: str, managers: Mapping[str, Sequence[str]]) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+        self.managers: dict[str, tuple[str, ...]] = {manager: tuple(fields) for manager, fields in managers.items()}
+        place = name if namespace is None else f"{namespace}/{name}"
+        whose = "; ".join(f"{manager} applies {', '.join(fields)}" for manager, fields in self.managers.items())
+        super().__init__(
+            f"{kind} {place}: {whose}; let only one of the two have them, or take them over with For(..., force=True)"
         )
 
 

@@ -8,6 +8,7 @@ from opsdk.models.base import Model, NoStatus
 from opsdk.models.codec import Codec, WireObject, codec_of
 from opsdk.models.conditions import find_condition, is_condition_true, set_condition
 from opsdk.models.crd import crd_manifest, crd_manifests, crd_yaml, manifests_yaml
+from opsdk.models.crd_changes import crd_losses
 from opsdk.models.custom_resource import CustomResource
 from opsdk.models.machine_status import (
     AnyMachineStatus,
@@ -67,6 +68,7 @@ __all__ = [
     "Time",
     "WireObject",
     "codec_of",
+    "crd_losses",
     "crd_manifest",
     "crd_manifests",
     "crd_yaml",

@@ -166,14 +166,20 @@ class CrdController:
             self._cluster.put(CRD, document)
 
     def _read_with(self, info: KindInfo) -> None:
-        """Objects that are stored already are read by the schema as it is now: with its defaults, without the rest."""
-        schema = self._cluster.schema(info)
-        if schema is None or not self._cluster.store.bucket(info.storage).objects:
+        """Objects that are stored already are read in the version and by the schema as they are now.
+
+        With the schema's defaults, without what it does not know. A real server keeps them in the version they were
+        written in until the next write, but nobody can see that.
+        """
+        if not self._cluster.store.bucket(info.storage).objects:
             return
+        schema = self._cluster.schema(info)
 
         def read(document: Document) -> None:
-            schema.prune(document)
-            schema.default(document)
+            document["apiVersion"] = info.storage_api_version
+            if schema is not None:
+                schema.prune(document)
+                schema.default(document)
 
         self._cluster.store.reread(info.storage, read)
 

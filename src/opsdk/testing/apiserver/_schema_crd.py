@@ -130,6 +130,15 @@ def _change_faults(spec: Tree, old: Tree) -> Iterator[FieldError]:
             now, was = members(now, parent), members(was, parent)
         if (established or not needs_established) and now.get(key) != was.get(key):
             yield invalid(".".join(("spec", *path)), now.get(key) or "", "field is immutable")
+    names = {version.get("name") for version in entries(spec, "versions")}
+    for index, name in enumerate(entries(members(old, "status"), "storedVersions")):
+        if name not in names:
+            text = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+                f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+                f"{name} from status.storedVersions"
+            )
+            yield invalid(f"status.storedVersions[{index}]", name, text)
 
 
 def _name_faults(name: str, wanted: str) -> Iterator[FieldError]:

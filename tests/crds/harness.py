@@ -1,0 +1,106 @@
+"""What the tests of CRDs have in common: a server, and kinds whose objects are tried on it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from types import new_class
+from typing import Any, TypeAlias, final
+
+from opsdk.client import ApiClient, install_crds
+from opsdk.errors import NotFoundError
+from opsdk.models import CustomResource, Model, crd_manifest, resource_of
+from opsdk.protocols import KubeObject
+
+__all__ = ["GROUP", "Body", "Server", "kind_of", "new_kind_name"]
+
+GROUP = "crds.example.com"
+Body: TypeAlias = dict[str, Any]
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def new_kind_name() -> str:
+    """A kind that no other test has."""
+    return f"T{uuid.uuid4().hex[:12]}"
+
+
+def kind_of(spec: type[Model], status: type[Model] | None = None, **keywords: Any) -> type[CustomResource[Any, Any]]:
+    """A cluster-scoped kind of its own with that spec."""
+    base: Any = CustomResource
+    parameters = base[spec] if status is None else base[spec, status]
+    given = {"group": GROUP, "version": "v1", "kind": new_kind_name(), "scope": "Cluster", **keywords}
+    kind: Any = new_class("Kind", (parameters,), given)
+    found: type[CustomResource[Any, Any]] = kind
+    return found
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """One server.
+
+    Args:
+        client: Speaks to it.
+        real: Whether it is a kube-apiserver; only that evaluates CEL.
+    """
+
+    client: ApiClient
+    real: bool
+
+    async def install(self, *kinds: type[KubeObject]) -> None:
+        """Install the kinds, which must be accepted as they are: nothing unknown, nothing defaulted away."""
+        (installed,) = await install_crds(self.client, *kinds)
+        stored = await self.crd(installed.name)
+        manifest = json.loads(json.dumps(crd_manifest(*kinds)))
+        assert "NonStructuralSchema" not in {
+            condition["type"] for condition in stored["status"]["conditions"] if condition["status"] == "True"
+        }
+        for given, kept in zip(manifest["spec"]["versions"], stored["spec"]["versions"], strict=True):
+            assert kept["schema"] == given["schema"], "the server keeps another schema than it was given"
+
+    async def crd(self, name: str) -> Body:
+        """A CRD as it is stored."""
+        return self._decoded(await self.client.raw.request("GET", f"{CRDS}/{name}"))
+
+    async def forget(self, *kinds: type[KubeObject]) -> None:
+        """Delete the kinds with all their objects."""
+        for kind in kinds:
+            info = resource_of(kind)
+            with suppress(NotFoundError):
+                await self.client.raw.request("DELETE", f"{CRDS}/{info.plural}.{info.group}")
+
+    async def apply(
+        self,
+        kind: type[KubeObject],
+        body: Body,
+        *,
+        name: str = "tried",
+        dry_run: bool = False,
+        subresource: str | None = None,
+    ) -> Body:
+        """Apply an object of any shape; what comes back is as stored: defaulted and pruned."""
+        info = resource_of(kind)
+        metadata = {"name": name, **body.get("metadata", {})}
+        document = {**body, "apiVersion": info.api_version, "kind": info.kind, "metadata": metadata}
+        query = [("fieldManager", "tests"), ("force", "true")]
+        if dry_run:
+            query.append(("dryRun", "All"))
+        raw = await self.client.raw.request(
+            "PATCH",
+            info.path(name=name, subresource=subresource),
+            query=query,
+            body=json.dumps(document).encode(),
+            content_type="application/apply-patch+yaml",
+        )
+        return self._decoded(raw)
+
+    async def get(self, kind: type[KubeObject], name: str = "tried") -> Body:
+        """An object as it is stored."""
+        return self._decoded(await self.client.raw.request("GET", resource_of(kind).path(name=name)))
+
+    @staticmethod
+    def _decoded(raw: bytes) -> Body:
+        document: Body = json.loads(raw)
+        return document
