@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import Final, final
+from typing import Final, Literal, TypeAlias, final
 
 import anyio
 import anyio.abc
@@ -29,6 +29,9 @@ _MANAGER: Final = (("fieldManager", "deployment-actor"),)
 _RETRY_SECONDS: Final = 1.0
 _PAUSE_SECONDS: Final = 0.1
 _DEFAULT_DEADLINE_SECONDS: Final = 600
+
+_Timer: TypeAlias = tuple[Literal["delay", "deadline"], str, str]
+"""Why a Deployment is looked at again, its namespace and its name."""
 
 
 @final
@@ -57,7 +60,7 @@ class DeploymentActor:
         self._delay = delay
         self._failing = set(failing_images)
         self._namespace = namespace
-        self._due: dict[tuple[str, str], float] = {}
+        self._due: dict[_Timer, float] = {}
         self._group: anyio.abc.TaskGroup | None = None
 
     def fail(self, *images: str) -> None:
@@ -116,29 +119,31 @@ class DeploymentActor:
         if self._delay <= timedelta(0) or generation == observed:
             await self._bring_up(document, overdue=False)
             return
-        key = (as_text(metadata.get("namespace")), as_text(metadata.get("name")))
-        self._later(key, self._delay.total_seconds())
+        namespace, name = as_text(metadata.get("namespace")), as_text(metadata.get("name"))
+        self._later(("delay", namespace, name), self._delay.total_seconds())
 
-    def _later(self, key: tuple[str, str], seconds: float) -> None:
+    def _later(self, timer: _Timer, seconds: float) -> None:
         due = anyio.current_time() + seconds
-        if self._group is None or self._due.get(key, 0.0) >= due:
+        if self._group is None or self._due.get(timer, 0.0) >= due:
             return
-        self._due[key] = due
-        self._group.start_soon(self._revisit, key, due)
+        self._due[timer] = due
+        self._group.start_soon(self._revisit, timer, due)
 
-    async def _revisit(self, key: tuple[str, str], due: float) -> None:
+    async def _revisit(self, timer: _Timer, due: float) -> None:
         await anyio.sleep(due - anyio.current_time())
-        if self._due.get(key) != due:
+        if self._due.get(timer) != due:
             return  # the spec changed again meanwhile, so it takes longer
-        del self._due[key]
-        namespace, name = key
+        del self._due[timer]
+        why, namespace, name = timer
         try:
-            raw = await self._raw.request("GET", _RESOURCE.path(namespace=namespace, name=name))
-            await self._bring_up(as_object(decode(raw)), overdue=True)
+            document = as_object(decode(await self._raw.request("GET", _RESOURCE.path(namespace=namespace, name=name))))
+            started = dig(document, "status", "observedGeneration") == dig(document, "metadata", "generation")
+            if why == "delay" or started:  # a deadline is about the generation that is being rolled out
+                await self._bring_up(document, overdue=True)
         except NotFoundError:
             return
         except (ApiStatusError, ApiConnectionError):
-            self._later(key, _RETRY_SECONDS)
+            self._later(timer, _RETRY_SECONDS)
 
     def _look_again(self) -> None:
         if self._group is not None:
@@ -160,7 +165,7 @@ class DeploymentActor:
         late = fails and overdue and dig(document, "status", "observedGeneration") == metadata.get("generation")
         status = _status_of(document, fails=fails, late=late or _was_late(document, fails=fails))
         if fails and not late and not _was_late(document, fails=fails):
-            self._later((namespace, name), float(seconds))
+            self._later(("deadline", namespace, name), float(seconds))
         if status == document.get("status"):
             return
         # Fields of the old status that are not in the new one must go, so the patch names them.

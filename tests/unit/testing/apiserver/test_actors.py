@@ -16,7 +16,7 @@ from lightkube.resources.apps_v1 import Deployment
 from opsdk.client import ApiClient
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.apiserver.actors import DeploymentActor
-from opsdk.types import MergePatch
+from opsdk.types import JsonObject, MergePatch, StrategicMergePatch
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +122,20 @@ async def test_an_image_that_fails_heals() -> None:
             actor.fail("broken:1")
             await anyio.sleep(0.1)
             assert await available(client) == ("False", "MinimumReplicasUnavailable")
+
+
+async def test_a_healthy_image_comes_up_in_time_although_the_one_before_has_not_reached_its_deadline() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        actor = DeploymentActor(client, delay=timedelta(seconds=10), failing_images={"broken:1"})
+        async with running(actor):
+            await client.create(deployment("broken:1"))
+            await anyio.sleep(11)
+            assert await available(client) == ("False", "MinimumReplicasUnavailable")
+            image: JsonObject = {"template": {"spec": {"containers": [{"name": "web", "image": "nginx:1"}]}}}
+            await client.patch(Deployment, "web", StrategicMergePatch({"spec": image}), namespace="default")
+            await anyio.sleep(11)
+            assert await available(client) == ("True", "MinimumReplicasAvailable")
 
 
 async def test_nothing_wanted_is_available() -> None:
