@@ -42,6 +42,8 @@ class Overlay(Generic[T]):
     come. A deletion, which has no version, counts until the object's event, or a list that began after it. It hides
     objects by uid, so an object made anew under the name is seen. The answer to a request may come after its event.
 
+    Not promised: which of several requests about one object wins that this process has under way at the same time.
+
     Args:
         clock: Tells the time in seconds. A deletion of which no event came, because the object had come and gone
             between two lists, is forgotten when the watch has been alive for five minutes since.
