@@ -12,7 +12,7 @@ from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.lean_transport import LeanTransport
 from opsdk.client.transport import Transport
 
-__all__ = ["needs_proxy", "transport_for"]
+__all__ = ["needs_proxy", "proxy_of", "transport_for"]
 
 
 def transport_for(config: ClientConfig) -> Transport:
@@ -22,6 +22,17 @@ def transport_for(config: ClientConfig) -> Transport:
         ConfigurationError: A certificate or credential cannot be used.
     """
     return HttpxTransport(config) if needs_proxy(config, getproxies()) else LeanTransport(config)
+
+
+def proxy_of(config: ClientConfig) -> str | None:
+    """The proxy through which the server is reached, if through one."""
+    if config.proxy_url is not None:
+        return config.proxy_url
+    proxies = getproxies()
+    if not needs_proxy(config, proxies):
+        return None
+    proxy = proxies.get(urlsplit(config.server).scheme) or proxies["all"]
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def needs_proxy(config: ClientConfig, proxies: Mapping[str, str]) -> bool:

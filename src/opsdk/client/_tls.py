@@ -6,14 +6,17 @@ import base64
 import binascii
 import ssl
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 
+from opsdk.client._credentials import Certificate
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.errors import ConfigurationError
 
-__all__ = ["ssl_context_of"]
+__all__ = ["load_certificate", "ssl_context_of"]
 
 
 def ssl_context_of(config: ClientConfig) -> ssl.SSLContext:
@@ -67,14 +70,13 @@ def _identify(config: ClientConfig, context: ssl.SSLContext) -> None:
         return
     if not (user.client_key_data or user.client_key):
         raise ConfigurationError(f"{config.source}: user.client-certificate is given without a client-key")
-    # The ssl module reads certificates of one's own from files only. The folder is readable by nobody else.
-    with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
+    with _readable_by_us_only() as folder:
         certificate, key = user.client_cert, user.client_key
         if user.client_cert_data:
-            certificate = str(Path(folder) / "crt")
+            certificate = str(folder / "crt")
             Path(certificate).write_bytes(_decoded(config, "user.client-certificate-data", user.client_cert_data))
         if user.client_key_data:
-            key = str(Path(folder) / "key")
+            key = str(folder / "key")
             Path(key).write_bytes(_decoded(config, "user.client-key-data", user.client_key_data))
         try:
             context.load_cert_chain(certificate or "", key)
@@ -82,6 +84,29 @@ def _identify(config: ClientConfig, context: ssl.SSLContext) -> None:
             raise ConfigurationError(
                 f"{config.source}: user.client-certificate and user.client-key: {_why(error)}"
             ) from error
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Certificate, *, source: str) -> None:
+    """Connect with this certificate from now on; connections that are open keep theirs.
+
+    Raises:
+        ConfigurationError: It cannot be used.
+    """
+    with _readable_by_us_only() as folder:
+        chain, key = folder / "crt", folder / "key"
+        chain.write_text(certificate.certificate, encoding="utf-8")
+        key.write_text(certificate.key, encoding="utf-8")
+        try:
+            context.load_cert_chain(chain, key)
+        except OSError as error:
+            raise ConfigurationError(f"{source}: the client certificate of the exec plugin: {_why(error)}") from error
+
+
+@contextmanager
+def _readable_by_us_only() -> Generator[Path]:
+    """A folder for certificates of our own, which the ssl module reads from files only."""
+    with tempfile.TemporaryDirectory(prefix="opsdk-") as folder:
+        yield Path(folder)
 
 
 def _why(error: OSError) -> str:

@@ -24,10 +24,13 @@ from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.raw import RawClient, RequestObserver, WriteGate
 from opsdk.client.status_writer import ApiStatusWriter
 from opsdk.client.transport import Transport
-from opsdk.errors import NotFoundError
+from opsdk.errors import ConfigurationError, NotFoundError
 from opsdk.models import codec_of, resource_of
 from opsdk.protocols import Client, KubeObject, ObjectList, Snapshot, Undecodable, WatchEvent
 from opsdk.types import LabelSelector, Patch, Preconditions, PropagationPolicy
+
+if TYPE_CHECKING:
+    from lightkube import AsyncClient
 
 __all__ = ["ApiClient"]
 
@@ -95,7 +98,9 @@ class ApiClient:
         Raises:
             ConfigurationError: A certificate or credential cannot be used.
         """
-        return cls(transport_for(config), field_manager=field_manager, namespace=config.namespace, host=config.host)
+        client = cls(transport_for(config), field_manager=field_manager, namespace=config.namespace, host=config.host)
+        client._config = config
+        return client
 
     def _setup(
         self,
@@ -109,6 +114,7 @@ class ApiClient:
         write_gate: WriteGate | None,
         host: str,
     ) -> None:
+        self._config: ClientConfig | None = None
         self._transport = transport
         self._documents = documents
         self._field_manager = field_manager
@@ -141,6 +147,7 @@ class ApiClient:
             write_gate=write_gate,
             host=self._host,
         )
+        derived._config = self._config  # noqa: SLF001 - our own class
         return derived
 
     def with_gate(self, gate: WriteGate | None, /) -> ApiClient:
@@ -161,6 +168,28 @@ class ApiClient:
     def raw(self) -> RawClient:
         """The same requests, at the level of bytes."""
         return self._raw
+
+    def lightkube(self) -> AsyncClient:
+        """Lightkube's own client for the same server, for what this one does not cover: logs and exec.
+
+        It has connections of its own, so close it with `await lightkube.close()`. Credentials, trust, proxy,
+        impersonation, field manager and the gate of writes are this client's; exec passes the gate too.
+
+        *Not promised*: what holds for this client's verbs. Lightkube's `replace` erases what its structs do not know,
+        its `delete` really deletes in a dry run, and an omitted namespace is the context's.
+
+        Raises:
+            ConfigurationError: This client was made from a transport, so where the server is is not known.
+        """
+        from opsdk.client._lightkube import lightkube_client  # loads lightkube's client, which few ask for
+
+        if self._config is None:
+            raise ConfigurationError(
+                "a client that was made from a transport does not know the server; make it with ApiClient.from_config"
+            )
+        return lightkube_client(
+            self._config, field_manager=self._field_manager, dry_run=self._dry_run, write_gate=self._write_gate
+        )
 
     @property
     def status(self) -> ApiStatusWriter:

@@ -11,8 +11,9 @@ from typing import Final, final
 import anyio
 import httpx2
 
-from opsdk.client._auth import authorization_of, authorized
-from opsdk.client._tls import ssl_context_of
+from opsdk.client._auth import authorization_of
+from opsdk.client._credentials import Certificate, Credential, authorized
+from opsdk.client._tls import load_certificate, ssl_context_of
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream
 from opsdk.errors import ApiConnectionError, ApiError, ApiProtocolError, ApiTimeoutError
@@ -29,7 +30,8 @@ _KEPT_ALIVE_SECONDS: Final = 60.0
 class HttpxTransport:
     """Carries requests over HTTP/1.1 with httpx2.
 
-    Streams and ordinary requests have connections of their own, in any number: many watches starve nobody.
+    Streams and ordinary requests have connections of their own, in any number: many watches starve nobody. With client
+    certificates from an exec plugin no connection is used twice.
 
     Args:
         config: The server and the credentials.
@@ -45,12 +47,14 @@ class HttpxTransport:
         self._extensions: dict[str, str] = {}
         if config.tls_server_name is not None:
             self._extensions["sni_hostname"] = config.tls_server_name
-        context = ssl_context_of(config)
+        self._source = config.source
+        self._certificate: Certificate | None = None
+        self._context = ssl_context_of(config)
 
         def connect(kept_alive: int) -> httpx2.AsyncClient:
             return httpx2.AsyncClient(
                 base_url=config.server,
-                verify=context,
+                verify=self._context,
                 proxy=config.proxy_url,
                 timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
                 limits=httpx2.Limits(
@@ -103,8 +107,14 @@ class HttpxTransport:
         if self._closed:
             raise ApiConnectionError(f"{request.method} {request.path}: the client is closed", sent=False)
 
-        async def send(authorization: str | None) -> httpx2.Response:
-            return await self._send_as(client, request, authorization)
+        async def send(credential: Credential) -> httpx2.Response:
+            if credential.certificate is None:
+                return await self._send_as(client, request, credential.header)
+            if credential.certificate != self._certificate:
+                load_certificate(self._context, credential.certificate, source=self._source)
+                self._certificate = credential.certificate
+            # Kept connections would go on with the certificate that they were made with.
+            return await self._send_as(self._streams, request, credential.header)
 
         return await authorized(
             self._authorization, send, lambda response: response.status_code, httpx2.Response.aclose

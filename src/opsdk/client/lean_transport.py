@@ -16,8 +16,9 @@ import anyio.abc
 import h11
 from anyio.streams.tls import TLSStream
 
-from opsdk.client._auth import authorization_of, authorized
-from opsdk.client._tls import ssl_context_of
+from opsdk.client._auth import authorization_of
+from opsdk.client._credentials import Certificate, Credential, authorized
+from opsdk.client._tls import load_certificate, ssl_context_of
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream
 from opsdk.errors import ApiConnectionError, ApiProtocolError, ApiTimeoutError, ConfigurationError
@@ -66,6 +67,8 @@ class LeanTransport:
             self._tls.set_alpn_protocols(["http/1.1"])
         self._tls_hostname = config.tls_server_name or self._host
         self._authorization = authorization_of(config)
+        self._certificate: Certificate | None = None
+        self._source = config.source
         self._headers = [("host", url.netloc.rpartition("@")[2])]
         if config.impersonate is not None:
             self._headers += config.impersonate.headers()
@@ -75,8 +78,8 @@ class LeanTransport:
     async def request(self, request: HttpRequest, /) -> HttpResponse:
         """Send and read the whole answer."""
 
-        async def send(authorization: str | None) -> HttpResponse:
-            exchange = await self._begin(request, [("accept-encoding", "gzip")], authorization)
+        async def send(credential: Credential) -> HttpResponse:
+            exchange = await self._begin(request, [("accept-encoding", "gzip")], credential)
             try:
                 parts = [chunk async for chunk in exchange]
             finally:
@@ -92,8 +95,8 @@ class LeanTransport:
     async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
         """Send and hand out the answer as it comes; leaving the context drops the connection if more was to come."""
 
-        async def send(authorization: str | None) -> _Exchange:
-            return await self._begin(request, [], authorization)
+        async def send(credential: Credential) -> _Exchange:
+            return await self._begin(request, [], credential)
 
         exchange = await authorized(self._authorization, send, lambda exchange: exchange.status, self._end)
         try:
@@ -108,16 +111,16 @@ class LeanTransport:
         for connection in idle:
             await connection.close()
 
-    async def _begin(
-        self, request: HttpRequest, headers: list[tuple[str, str]], authorization: str | None
-    ) -> _Exchange:
+    async def _begin(self, request: HttpRequest, headers: list[tuple[str, str]], credential: Credential) -> _Exchange:
         """Send the request and read the head of the answer."""
         what = f"{request.method} {self._server}{request.path}"
         if self._closed:
             raise ApiConnectionError(f"{what}: the client is closed", sent=False)
+        if credential.certificate is not None and credential.certificate != self._certificate:
+            await self._use(credential.certificate)
         headers = [*self._headers, *request.headers.items(), *headers]
-        if authorization is not None:
-            headers.append(("authorization", authorization))
+        if credential.header is not None:
+            headers.append(("authorization", credential.header))
         if request.body is not None or request.method != "GET":
             headers.append(("content-length", str(len(request.body or b""))))
         target = f"{self._prefix}{request.path}"
@@ -149,12 +152,26 @@ class LeanTransport:
                 raise
             return exchange
 
+    async def _use(self, certificate: Certificate) -> None:
+        """Connect with that certificate from now on, and not again on connections made with another."""
+        if self._tls is not None:
+            load_certificate(self._tls, certificate, source=self._source)
+        self._certificate = certificate
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.close()
+
     async def _end(self, exchange: _Exchange) -> None:
         """Keep the connection if the answer was read to its end, else close it."""
         connection = exchange.take_connection()
         if connection is None:
             return
-        if self._closed or len(self._idle) >= _KEPT_ALIVE or not connection.start_next_cycle():
+        if (
+            self._closed
+            or connection.certificate != self._certificate
+            or len(self._idle) >= _KEPT_ALIVE
+            or not connection.start_next_cycle()
+        ):
             await connection.close()
         else:
             self._idle.append(connection)
@@ -168,6 +185,7 @@ class LeanTransport:
         return None
 
     async def _connect(self, what: str) -> _Connection:
+        certificate = self._certificate
         try:
             with anyio.fail_after(_CONNECT_SECONDS):
                 stream: anyio.abc.ByteStream = await anyio.connect_tcp(self._host, self._port)
@@ -177,7 +195,7 @@ class LeanTransport:
             raise ApiTimeoutError(f"{what}: no connection in {_CONNECT_SECONDS:g} s", sent=False) from error
         except (anyio.EndOfStream, *_BROKEN) as error:
             raise ApiConnectionError(f"{what}: {_why(error)}", sent=False) from error
-        return _Connection(stream)
+        return _Connection(stream, certificate)
 
     async def _encrypt(self, stream: anyio.abc.ByteStream, context: ssl.SSLContext) -> anyio.abc.ByteStream:
         try:
@@ -203,8 +221,9 @@ def _why(error: BaseException) -> str:
 class _Connection:
     """One connection, and where it is in the conversation."""
 
-    def __init__(self, stream: anyio.abc.ByteStream) -> None:
+    def __init__(self, stream: anyio.abc.ByteStream, certificate: Certificate | None) -> None:
         self.stream = stream
+        self.certificate = certificate
         self.http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD_BYTES)
         self._idle_since = 0.0
         self._socket: socket.socket | None = stream.extra(anyio.abc.SocketAttribute.raw_socket, None)  # noqa: S610 - not Django's
