@@ -26,8 +26,11 @@ from opsdk.testing.apiserver._structure import BuiltinStructure, builtin_structu
 
 __all__ = ["openapi_response"]
 
-_V2_TYPE: Final = "application/json"
-_V3_TYPE: Final = "application/json"
+_JSON: Final = "application/json"
+_V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+# kubectl asks for this document when it sends a `List`, to validate it, and skips what the document does not describe.
+# So it may be empty: a gnostic `Document` with `swagger` (field 1), `info` (2: title, version) and `paths` (8).
+_V2_PROTOBUF_DOCUMENT: Final = b"\x0a\x032.0\x12\x13\x0a\x0aKubernetes\x12\x05opsdk\x42\x00"
 _FIELD: Final = re.compile(r"^\* \*\*(\w+)\*\* ``.*?`` - ", re.MULTILINE)
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _PACKAGES: Final = {
@@ -52,25 +55,29 @@ _PATCH_TYPES: Final = (
 )
 
 
-def openapi_response(registry: KindRegistry, path: str) -> tuple[str, bytes] | None:
+def openapi_response(registry: KindRegistry, path: str, accept: str = "") -> tuple[str, bytes] | None:
     """The document at an OpenAPI path.
 
     Args:
         registry: The kinds at the moment.
         path: `/openapi/v2`, `/openapi/v3`, or `/openapi/v3/apis/<group>/<version>`.
+        accept: The request's Accept header.
 
     Returns:
-        Content type and body; None where there is no such document. Only JSON is offered, no protobuf.
+        Content type and body; None where there is no such document. JSON, but for a client that takes version 2 in
+        protobuf alone, as kubectl does: it gets a document without any definitions.
     """
     match unquote(path).strip("/").split("/"):
+        case ["openapi", "v2"] if "protobuf" in accept and _JSON not in accept:
+            return _V2_PROTOBUF, _V2_PROTOBUF_DOCUMENT
         case ["openapi", "v2"]:
-            return _V2_TYPE, encode(_swagger(registry))
+            return _JSON, encode(_swagger(registry))
         case ["openapi", "v3"]:
-            return _V3_TYPE, encode(_index(registry))
+            return _JSON, encode(_index(registry))
         case ["openapi", "v3", "api", version] if registry.has_version("", version):
-            return _V3_TYPE, encode(_document(registry, "", version))
+            return _JSON, encode(_document(registry, "", version))
         case ["openapi", "v3", "apis", group, version] if registry.has_version(group, version):
-            return _V3_TYPE, encode(_document(registry, group, version))
+            return _JSON, encode(_document(registry, group, version))
         case _:
             return None
 

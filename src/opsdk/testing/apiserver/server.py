@@ -259,7 +259,7 @@ class ApiServer:
             headers = {"content-type": discovery_content_type(document)}
             return HttpResponse(status=200, headers=headers, body=encode(document))
         if path.startswith("/openapi/"):
-            found = openapi_response(self._cluster.registry, path)
+            found = openapi_response(self._cluster.registry, path, accept)
             if found is not None:
                 return HttpResponse(status=200, headers={"content-type": found[0]}, body=found[1])
         return None

@@ -1,0 +1,397 @@
+"""kubectl against the served in-memory server, and against a real one: the same commands, the same words.
+
+kubectl is taken from OPSDK_KUBECTL, else from PATH; a test run without either fails, since silence would hide it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from conformance.harness import CRDS, GROUP, new_name
+from opsdk.testing.apiserver import ApiServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(
+    params=[pytest.param("memory", id="memory"), pytest.param("real", id="real", marks=pytest.mark.controlplane)]
+)
+def server(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Sockets are real, so time is, too. One backend: the server's own tests have both."""
+    return "asyncio"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The table that was printed, without its header."""
+        return [re.split(r"\s{2,}", line.strip()) for line in self.out.splitlines()[1:]]
+
+
+@final
+class Kubectl:
+    def __init__(self, kubeconfig: Path, folder: Path, namespace: str) -> None:
+        program = os.environ.get("OPSDK_KUBECTL") or shutil.which("kubectl")
+        assert program, "no kubectl: put it on PATH or name it in OPSDK_KUBECTL"
+        self._program = program
+        self._kubeconfig = kubeconfig
+        self._folder = folder
+        self.namespace = namespace
+
+    async def run(self, *arguments: str, stdin: object = None) -> Outcome:
+        """Run it in the test's namespace; documents on stdin are written as JSON."""
+        text = stdin if isinstance(stdin, str) else json.dumps(stdin) if stdin is not None else ""
+
+        def run() -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [self._program, "--kubeconfig", str(self._kubeconfig), "--namespace", self.namespace, *arguments],
+                input=text,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+                env={**os.environ, "KUBECACHEDIR": str(self._folder), "HOME": str(self._folder)},
+            )
+
+        done = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
+        return Outcome(code=done.returncode, out=done.stdout, err=done.stderr)
+
+    async def ok(self, *arguments: str, stdin: object = None) -> Outcome:
+        """Run it and insist on success."""
+        outcome = await self.run(*arguments, stdin=stdin)
+        assert outcome.code == 0, outcome.err
+        return outcome
+
+
+@pytest.fixture
+async def kubectl(
+    server: str, anyio_backend: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncGenerator[Kubectl]:
+    namespace = new_name("kubectl")
+    if server == "real":
+        real: Path = request.getfixturevalue("real_kubeconfig")
+        found = Kubectl(real, tmp_path, namespace)
+        await _prepare(found)
+        yield found
+        await found.run("delete", "namespace", namespace, "--wait=false")
+        return
+    kubeconfig = tmp_path / "kubeconfig"
+    async with ApiServer() as memory, memory.serve() as served:
+        kubeconfig.write_text(served.kubeconfig())
+        found = Kubectl(kubeconfig, tmp_path, namespace)
+        await _prepare(found)
+        yield found
+
+
+async def _prepare(kubectl: Kubectl) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace}}
+    everything = {"apiVersion": "v1", "kind": "List", "items": [namespace, *CRDS]}
+    await kubectl.ok("apply", "-f", "-", stdin=everything)
+    names = [f"crd/{crd['metadata']['name']}" for crd in CRDS]
+    await kubectl.ok("wait", "--for=condition=Established", "--timeout=60s", *names)
+    with anyio.fail_after(30):
+        while (await kubectl.run("get", "widgets,gadgets,plains")).code != 0:  # noqa: ASYNC110 - it cannot tell us
+            await anyio.sleep(0.2)
+
+
+def widget(name: str = "a", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": name},
+        "spec": {"size": 3, **spec},
+    }
+
+
+_DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 0,
+        "selector": {"matchLabels": {"app": "web"}},
+        "template": {
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {
+                "containers": [
+                    {"name": "web", "image": "registry.invalid/web:1", "ports": [{"containerPort": 80}]},
+                ]
+            },
+        },
+    },
+}
+
+
+async def test_get_prints_the_columns(kubectl: Kubectl) -> None:
+    assert (await kubectl.run("get", "widgets")).err == f"No resources found in {kubectl.namespace} namespace.\n"
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    shown = await kubectl.ok("get", "wdg")
+    assert shown.out.splitlines()[0].split() == ["NAME", "SIZE", "READY", "DUE"]
+    assert shown.rows == [["a", "3"]]
+    wide = await kubectl.ok("get", "widget", "a", "-o", "wide")
+    assert wide.out.splitlines()[0].split() == ["NAME", "SIZE", "READY", "DUE", "TAGS"]
+    everywhere = await kubectl.ok("get", "widgets", "-A")
+    assert [kubectl.namespace, "a", "3"] in everywhere.rows
+    assert (await kubectl.ok("get", "widgets", "-o", "name")).out == f"widget.{GROUP}/a\n"
+
+
+async def test_get_yaml_and_json_print_the_object(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    text = (await kubectl.ok("get", "widget", "a", "-o", "yaml")).out
+    assert "kind: Widget\n" in text
+    assert "  color: red\n" in text
+    assert "managedFields" not in text
+    assert "managedFields" in (await kubectl.ok("get", "widget", "a", "-o", "yaml", "--show-managed-fields")).out
+    found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
+    assert found["spec"] == {"size": 3, "color": "red", "replicas": 1}
+    assert (await kubectl.ok("get", "widget", "a", "-o", "jsonpath={.spec.size}")).out == "3"
+    assert (await kubectl.ok("get", "widgets", "-o", "json")).document["kind"] == "List"
+
+
+async def test_get_selects(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget("a"))
+    await kubectl.ok("apply", "-f", "-", stdin=widget("b"))
+    await kubectl.ok("label", "widget", "a", "tier=web")
+    assert (await kubectl.ok("get", "widgets", "-l", "tier=web", "-o", "name")).out == f"widget.{GROUP}/a\n"
+    assert (await kubectl.ok("get", "widgets", "-l", "!tier", "-o", "name")).out == f"widget.{GROUP}/b\n"
+    by_field = await kubectl.ok("get", "widgets", "--field-selector", "metadata.name=b", "-o", "name")
+    assert by_field.out == f"widget.{GROUP}/b\n"
+
+
+async def test_what_is_not_there_is_not_found(kubectl: Kubectl) -> None:
+    outcome = await kubectl.run("get", "widget", "none")
+    assert outcome.code == 1
+    assert outcome.err == f'Error from server (NotFound): widgets.{GROUP} "none" not found\n'
+    outcome = await kubectl.run("get", "nonsense")
+    assert outcome.err == 'error: the server doesn\'t have a resource type "nonsense"\n'
+
+
+async def test_describe_tells_all(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    text = (await kubectl.ok("describe", "widget", "a")).out
+    assert re.search(r"^Name:\s+a$", text, re.MULTILINE)
+    assert re.search(r"^  Size:\s+3$", text, re.MULTILINE)
+    assert re.search(r"^Events:\s+<none>$", text, re.MULTILINE)
+    await kubectl.ok("apply", "-f", "-", stdin=_DEPLOYMENT)
+    text = (await kubectl.ok("describe", "deployment", "web")).out
+    assert re.search(r"^Selector:\s+app=web$", text, re.MULTILINE)
+    assert re.search(r"^    Image:\s+registry.invalid/web:1$", text, re.MULTILINE)
+
+
+async def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> None:
+    name = f"widget.{GROUP}/a"
+    assert (await kubectl.ok("apply", "-f", "-", stdin=widget())).out == f"{name} created\n"
+    assert (await kubectl.ok("apply", "-f", "-", stdin=widget())).out == f"{name} unchanged\n"
+    assert (await kubectl.ok("apply", "-f", "-", stdin=widget(size=4, code="abc"))).out == f"{name} configured\n"
+    assert (await kubectl.ok("apply", "-f", "-", stdin=widget(size=4))).out == f"{name} configured\n"
+    found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
+    assert found["spec"] == {"size": 4, "color": "red", "replicas": 1}
+
+
+async def test_apply_of_built_in_kinds_knows_how_lists_merge(kubectl: Kubectl) -> None:
+    name = "deployment.apps/web"
+    assert (await kubectl.ok("apply", "-f", "-", stdin=_DEPLOYMENT)).out == f"{name} created\n"
+    assert (await kubectl.ok("apply", "-f", "-", stdin=_DEPLOYMENT)).out == f"{name} unchanged\n"
+    text = json.dumps(_DEPLOYMENT).replace("web:1", "web:2")
+    assert (await kubectl.ok("apply", "-f", "-", stdin=text)).out == f"{name} configured\n"
+    found = (await kubectl.ok("get", "deployment", "web", "-o", "json")).document
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.invalid/web:2"
+    assert container["terminationMessagePath"] == "/dev/termination-log"
+
+
+async def test_apply_refuses_what_the_server_refuses(kubectl: Kubectl) -> None:
+    outcome = await kubectl.run("apply", "-f", "-", stdin=widget(size=0))
+    assert outcome.code == 1
+    assert outcome.err == (
+        'The Widget "a" is invalid: spec.size: Invalid value: 0: spec.size in body should be greater than or equal '
+        "to 1\n"
+    )
+    outcome = await kubectl.run("apply", "-f", "-", stdin=widget(nope=1))
+    assert outcome.code == 1
+    assert 'strict decoding error: unknown field "spec.nope"' in outcome.err
+    await kubectl.ok("apply", "--validate=false", "-f", "-", stdin=widget(nope=1))
+
+
+async def test_server_side_apply_conflicts_and_forces(kubectl: Kubectl) -> None:
+    name = f"widget.{GROUP}/a"
+    outcome = await kubectl.ok("apply", "--server-side", "-f", "-", stdin=widget())
+    assert outcome.out == f"{name} serverside-applied\n"
+    await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":9}}')
+    outcome = await kubectl.run("apply", "--server-side", "-f", "-", stdin=widget())
+    assert outcome.code == 1
+    conflict = f'Apply failed with 1 conflict: conflict with "kubectl-patch" using {GROUP}/v1: .spec.size'
+    assert outcome.err.splitlines()[0] == f"error: {conflict}"
+    await kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=widget())
+    assert (await kubectl.ok("get", "widget", "a", "-o", "jsonpath={.spec.size}")).out == "3"
+
+
+async def test_dry_run_on_the_server(kubectl: Kubectl) -> None:
+    name = f"widget.{GROUP}/a"
+    outcome = await kubectl.ok("apply", "--dry-run=server", "-f", "-", stdin=widget())
+    assert outcome.out == f"{name} created (server dry run)\n"
+    assert (await kubectl.run("get", "widget", "a")).code == 1
+
+
+async def test_diff_shows_what_would_change(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    outcome = await kubectl.run("diff", "-f", "-", stdin=widget(size=4))
+    assert outcome.code == 1
+    assert "-  size: 3\n+  size: 4\n" in outcome.out
+    assert (await kubectl.run("diff", "-f", "-", stdin=widget())).code == 0
+
+
+async def test_patch_by_merge_json_and_subresource(kubectl: Kubectl) -> None:
+    name = f"widget.{GROUP}/a"
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    outcome = await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":5}}')
+    assert outcome.out == f"{name} patched\n"
+    outcome = await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":5}}')
+    assert outcome.out == f"{name} patched (no change)\n"
+    operation = '[{"op":"replace","path":"/spec/size","value":6}]'
+    await kubectl.ok("patch", "widget", "a", "--type=json", "-p", operation)
+    status = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
+    await kubectl.ok("patch", "widget", "a", "--subresource=status", "--type=merge", "-p", status)
+    assert (await kubectl.ok("get", "widget", "a")).rows == [["a", "6", "True"]]
+    outcome = await kubectl.run("patch", "widget", "a", "-p", "{}")
+    assert outcome.code == 1
+    assert "application/strategic-merge-patch+json is not supported" in outcome.err
+
+
+async def test_strategic_patches_of_built_in_kinds(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=_DEPLOYMENT)
+    await kubectl.ok("set", "image", "deployment/web", "web=registry.invalid/web:7")
+    path = "jsonpath={.spec.template.spec.containers[*].image}"
+    assert (await kubectl.ok("get", "deployment", "web", "-o", path)).out == "registry.invalid/web:7"
+
+
+async def test_scale(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    assert (await kubectl.ok("scale", "widget/a", "--replicas=4")).out == f"widget.{GROUP}/a scaled\n"
+    assert (await kubectl.ok("get", "widget", "a", "-o", "jsonpath={.spec.replicas}")).out == "4"
+    outcome = await kubectl.run("scale", "widget/a", "--current-replicas=2", "--replicas=5")
+    assert outcome.code == 1
+    assert "Expected replicas to be 2, was 4" in outcome.err
+
+
+async def test_wait_for_a_condition_a_value_and_a_delete(kubectl: Kubectl) -> None:
+    name = f"widget.{GROUP}/a"
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    status = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
+    patch = ("patch", "widget", "a", "--subresource=status", "--type=merge", "-p", status)
+    waited: list[Outcome] = []
+
+    async def wait() -> None:
+        waited.append(await kubectl.ok("wait", "--for=condition=Ready", "widget/a", "--timeout=30s"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        await anyio.sleep(0.5)
+        await kubectl.ok(*patch)
+    assert waited[0].out == f"{name} condition met\n"
+    await kubectl.ok("wait", "--for=jsonpath={.spec.size}=3", "widget/a", "--timeout=30s")
+    await kubectl.ok("delete", "widget", "a")
+    await kubectl.ok("wait", "--for=delete", "widget/a", "--timeout=30s")
+    outcome = await kubectl.run("wait", "--for=condition=Ready", "widget/a", "--timeout=1s")
+    assert outcome.code == 1
+
+
+async def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
+    held = widget()
+    held["metadata"]["finalizers"] = ["example.com/hold"]
+    await kubectl.ok("create", "-f", "-", stdin=held)
+    deleted: list[Outcome] = []
+
+    async def delete() -> None:
+        deleted.append(await kubectl.ok("delete", "widget", "a", "--timeout=30s"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(delete)
+        await anyio.sleep(0.7)
+        assert not deleted
+        await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    assert f'widget.{GROUP} "a" deleted' in deleted[0].out
+
+
+async def test_delete_of_all_and_by_selector(kubectl: Kubectl) -> None:
+    for name in "abc":
+        await kubectl.ok("apply", "-f", "-", stdin=widget(name))
+    await kubectl.ok("label", "widget", "a", "x=1")
+    await kubectl.ok("delete", "widgets", "-l", "x=1")
+    assert (await kubectl.ok("get", "widgets", "-o", "name")).out == f"widget.{GROUP}/b\nwidget.{GROUP}/c\n"
+    await kubectl.ok("delete", "widgets", "--all")
+    assert (await kubectl.ok("get", "widgets", "-o", "name")).out == ""
+
+
+async def test_explain_reads_the_schema(kubectl: Kubectl) -> None:
+    text = (await kubectl.ok("explain", "widget.spec.color")).out
+    assert "FIELD: color <string>" in text
+    text = (await kubectl.ok("explain", "deployment.spec.replicas")).out
+    assert "FIELD: replicas <integer>" in text
+    assert "Number of desired pods." in text
+
+
+async def test_api_resources_list_the_kinds(kubectl: Kubectl) -> None:
+    rows = (await kubectl.ok("api-resources", f"--api-group={GROUP}")).rows
+    assert ["widgets", "wdg", f"{GROUP}/v1", "true", "Widget"] in rows
+    assert ["gadgets", f"{GROUP}/v1", "false", "Gadget"] in rows
+
+
+async def test_watching_shows_changes(kubectl: Kubectl) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    shown: list[Outcome] = []
+
+    async def watch() -> None:
+        shown.append(await kubectl.run("get", "widgets", "--watch", "--request-timeout=3s"))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        await anyio.sleep(1)
+        await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":8}}')
+    assert shown[0].rows[:2] == [["a", "3"], ["a", "8"]]
+
+
+async def test_create_of_what_is_there_already_fails(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "-f", "-", stdin=widget())
+    outcome = await kubectl.run("create", "-f", "-", stdin=widget())
+    assert outcome.code == 1
+    assert outcome.err == (
+        f'Error from server (AlreadyExists): error when creating "STDIN": widgets.{GROUP} "a" already exists\n'
+    )
+
+
+async def test_replace_and_annotate(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "-f", "-", stdin=widget())
+    assert (await kubectl.ok("replace", "-f", "-", stdin=widget(size=7))).out == f"widget.{GROUP}/a replaced\n"
+    await kubectl.ok("annotate", "widget", "a", "note=x")
+    found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
+    assert found["metadata"]["annotations"] == {"note": "x"}
+    assert found["spec"]["size"] == 7
