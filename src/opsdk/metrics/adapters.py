@@ -203,13 +203,15 @@ class MachineMeter:
         self._transitions = transitions
         self._dwell = dwell
         self._passes = passes
+        for result in _RECONCILE_RESULTS:  # at zero from the start, so that a rate over the first error is seen
+            passes.labels(kind, result)
         self._seconds = seconds.labels(kind)
         self._panics = panics.labels(kind)
 
     def _label(self, state: str) -> str:
         return state if not state or state in self._states else UNKNOWN_STATE
 
-    def transition(self, from_: str, to: str, dwell_seconds: float | None, /) -> None:
+    def transition(self, from_: str, to: str, dwell_seconds: float | None, reason: str = "", /) -> None:
         """Count a transition, and how long the object was in the state that it left, where that is known."""
         self._transitions.labels(self._kind, self._label(from_), self._label(to)).inc()
         if from_ and dwell_seconds is not None:

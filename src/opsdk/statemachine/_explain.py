@@ -10,7 +10,7 @@ from opsdk.client.finalizers import has_finalizer
 from opsdk.models import view_of
 from opsdk.protocols import MachineObject
 from opsdk.statemachine._calls import ask
-from opsdk.statemachine._pass import Setup, since, time_left
+from opsdk.statemachine._pass import Setup, memory_key, since, time_left
 from opsdk.statemachine.explanation import Explanation, TransitionExplanation
 from opsdk.statemachine.handler import StateHandler, Transition
 
@@ -23,10 +23,13 @@ async def explain(setup: Setup[CR], cr: CR, now: datetime) -> Explanation:
     """Explain the object in hand."""
     view = cr.get_machine_status()
     handler = setup.states.get(view.state)
-    start = since(view)
+    key = memory_key(cr)
+    start = since(view, setup.memory, key)
+    seen = setup.memory.peek(key, view.state)
+    counted = start or (seen.seen if seen is not None else None) or now
     transitions: tuple[TransitionExplanation, ...] = ()
     if handler is not None:
-        transitions = tuple([await _transition(entry, cr, start or now, now) for entry in handler.transitions])
+        transitions = tuple([await _transition(entry, cr, counted, now) for entry in handler.transitions])
     deleting = view_of(cr).deletionTimestamp is not None
     return Explanation(
         state=view.state,
@@ -48,7 +51,7 @@ async def _transition(transition: Transition[CR], cr: CR, start: datetime, now: 
         except Exception as error:  # noqa: BLE001 - it is what there is to tell
             trouble = f"{type(error).__name__}: {error}"
     return TransitionExplanation(
-        to=str(transition.to),
+        to=transition.to,
         reason=transition.reason,
         holds=holds,
         remaining=None if transition.after is None else time_left(transition, start, now),
@@ -84,7 +87,7 @@ def _waits_for(
             return f"the next pass, which goes to {transition.to!r}"
     if not transitions:
         return "nothing: no transition leaves it"
-    return "a transition's condition or time: " + ", ".join(repr(entry.to) for entry in transitions)
+    return "a transition's condition or time: " + ", ".join(dict.fromkeys(repr(entry.to) for entry in transitions))
 
 
 def predicate_name(predicate: Callable[..., object]) -> str:

@@ -19,12 +19,14 @@ class Remembered:
 
     Args:
         state: The state it is about.
+        entered: When the object entered the state, to the microsecond; status knows seconds only.
         due: When `enter` asked for the object to be looked at again.
         seen: When the object was first seen in the state; for states whose history was lost.
         conflicts: How many passes in a row met a conflict.
     """
 
     state: str
+    entered: datetime | None = None
     due: datetime | None = None
     seen: datetime | None = None
     conflicts: int = 0
@@ -32,7 +34,10 @@ class Remembered:
 
 @final
 class Memory:
-    """A bounded memory by uid: objects that are never heard of again cannot make it grow without end."""
+    """A bounded memory by uid: objects that are never heard of again cannot make it grow without end.
+
+    Objects without a uid (which no server has stored) go by their name.
+    """
 
     def __init__(self, limit: int = _LIMIT) -> None:
         self._limit = limit

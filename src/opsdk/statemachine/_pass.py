@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, Literal, TypeAlias, TypeVar, final
 
 from lightkube.models.meta_v1 import Condition
@@ -23,7 +23,7 @@ from opsdk.statemachine.handler import StateEvent, StateHandler, Transition
 from opsdk.statemachine.observer import MachineObserver
 from opsdk.types import Result
 
-__all__ = ["GoneInPassError", "Pass", "Setup", "SupersededInPassError", "since", "time_left"]
+__all__ = ["GoneInPassError", "Pass", "Setup", "SupersededInPassError", "memory_key", "since", "time_left"]
 
 CR = TypeVar("CR", bound=MachineObject)
 T = TypeVar("T")
@@ -71,15 +71,31 @@ class Setup(Generic[CR]):
     memory: Memory
 
 
-def since(view: MachineStatusView) -> datetime | None:
-    """When the object entered its state, by its history; None when the history ends in another state."""
+def memory_key(cr: MachineObject) -> str:
+    """By what an object is remembered."""
+    return view_of(cr).uid or str(request_of(cr))
+
+
+def since(view: MachineStatusView, memory: Memory, key: str) -> datetime | None:
+    """When the object entered its state, by its history; None when the history ends in another state.
+
+    The history has whole seconds. Where this process saw the entry it knows better, so that no timer is early.
+    """
     last = view.state_history[-1] if view.state_history else None
-    return last.timestamp if last is not None and last.to == view.state else None
+    if last is None or last.to != view.state:
+        return None
+    entry = memory.peek(key, view.state)
+    if entry is not None and entry.entered is not None and entry.entered.replace(microsecond=0) == last.timestamp:
+        return entry.entered
+    return last.timestamp
 
 
 def time_left(transition: Transition[CR], start: datetime, now: datetime) -> timedelta:
-    """How long the transition's `after` still has to run; zero when it is up, or when it has none."""
-    return _NOW if transition.after is None else max(start + transition.after - now, _NOW)
+    """How long the transition's `after` still has to run; zero when it is up, or when it has none.
+
+    A start in the future, by a replica whose clock is ahead, makes nobody wait for longer than `after`.
+    """
+    return _NOW if transition.after is None else max(transition.after - max(now - start, _NOW), _NOW)
 
 
 @final
@@ -91,7 +107,7 @@ class Pass(Generic[CR]):
         self._setup = setup
         self._cr = cr
         self._request = request_of(cr)
-        self._uid = view.uid or ""
+        self._key = memory_key(cr)
         self._generation = view.generation
         self._deleting = view.deletionTimestamp is not None
         self._where = f"{setup.info.kind} {self._request}"
@@ -141,9 +157,9 @@ class Pass(Generic[CR]):
             return await self._enter_again(status, target)
         result = await self._reconcile(status, target, self._setup.states[target])
         if result.requeue_after is not None:
-            return result
+            return self._remembered(result, target)
         await self._own(remove_finalizers(self._setup.client, self._cr, finalizer))
-        self._setup.memory.forget(self._uid)
+        self._setup.memory.forget(self._key)
         _logger.info("%s: %r has finished, the finalizer %s is gone", self._where, target, finalizer)
         return Result()
 
@@ -160,7 +176,7 @@ class Pass(Generic[CR]):
         """Take a transition: record it, run `enter` of its target, write it all at once."""
         now = clock.now()
         view = status.view
-        from_, start = view.state, since(view)
+        from_, start = view.state, since(view, self._setup.memory, self._key)
         dwell = (now - start).total_seconds() if start is not None and from_ else None
         status.record(to, reason=reason, at=now, keep=self._setup.max_history)
         handler = self._setup.states[to]
@@ -170,11 +186,11 @@ class Pass(Generic[CR]):
             status.record(to, reason=reason, at=now, keep=self._setup.max_history)
             status.keep(outcome.kept)
             if await self._store_failure(status, outcome):
-                self._transitioned(from_, to, reason, dwell)
+                self._transitioned(from_, to, reason, dwell, now)
             await self._warn(outcome, to, handler)
             raise outcome.error
         await self._entered(status, to, handler, outcome)
-        self._transitioned(from_, to, reason, dwell)
+        self._transitioned(from_, to, reason, dwell, now)
         await self._announce(handler)
         return Result(requeue_after=_NOW)
 
@@ -223,8 +239,8 @@ class Pass(Generic[CR]):
         now = clock.now()
         status.entered(handler.conditions, generation=self._generation, at=now)
         await self._own(status.write())
-        entry = self._setup.memory.of(self._uid, state)
-        entry.due = now + result.requeue_after if result.requeue_after else None
+        entry = self._setup.memory.of(self._key, state)
+        entry.due = _later(now, result.requeue_after) if result.requeue_after else None
 
     async def _store_failure(self, status: StatusInHand[CR], failure: _Failure) -> bool:
         """Write what stays in status of a failed pass, and say whether that succeeded.
@@ -271,8 +287,9 @@ class Pass(Generic[CR]):
         """Whether a hook failed because the object in hand is not the newest one."""
         return isinstance(error, ConflictError) and self._is_about_us(error)
 
-    def _transitioned(self, from_: str, to: str, reason: str, dwell_seconds: float | None) -> None:
-        self._setup.observer.transition(from_, to, dwell_seconds)
+    def _transitioned(self, from_: str, to: str, reason: str, dwell_seconds: float | None, at: datetime) -> None:
+        self._setup.memory.of(self._key, to).entered = at
+        self._setup.observer.transition(from_, to, dwell_seconds, reason)
         _logger.info("%s: state %r -> %r%s", self._where, from_, to, f" ({reason})" if reason else "")
 
     async def _announce(self, handler: StateHandler[CR]) -> None:
@@ -284,8 +301,8 @@ class Pass(Generic[CR]):
         _logger.warning("%s: %s", self._where, text)
         event = handler.failure_event
         if event is None:
-            event = StateEvent(reason="EnterFailed" if failure.phase == "enter" else "ReconcileFailed", message=text)
-        await self._record("Warning", event.reason, event.message)
+            event = StateEvent(reason="EnterFailed" if failure.phase == "enter" else "ReconcileFailed")
+        await self._record("Warning", event.reason, event.message or text)
 
     async def _record(self, type_: EventType, reason: str, message: str) -> None:
         try:
@@ -296,9 +313,9 @@ class Pass(Generic[CR]):
     def _timers(self, view: MachineStatusView) -> tuple[datetime, datetime]:
         """The time now, and the time from which the state's timers run."""
         now = clock.now()
-        start = since(view)
+        start = since(view, self._setup.memory, self._key)
         if start is None:  # the history was lost or edited: count from when we saw the object here first
-            entry = self._setup.memory.of(self._uid, view.state)
+            entry = self._setup.memory.of(self._key, view.state)
             start = entry.seen = entry.seen or now
         return now, start
 
@@ -308,10 +325,23 @@ class Pass(Generic[CR]):
         for transition in handler.transitions:
             if left := time_left(transition, start, now):
                 result = result.sooner(Result(requeue_after=left))
-        entry = self._setup.memory.peek(self._uid, state)
+        return self._remembered(result, state)
+
+    def _remembered(self, result: Result, state: str) -> Result:
+        """The sooner of a result and of what `enter` had asked for."""
+        now = clock.now()
+        entry = self._setup.memory.peek(self._key, state)
         if entry is not None and entry.due is not None:
             if entry.due > now:
                 result = result.sooner(Result(requeue_after=entry.due - now))
             else:
                 entry.due = None
         return result
+
+
+def _later(now: datetime, by: timedelta) -> datetime:
+    """So much later, or at the end of time."""
+    try:
+        return now + by
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC)

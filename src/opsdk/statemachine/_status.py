@@ -58,6 +58,11 @@ class StatusInHand(Generic[CR]):
         del status.state_history[:-keep]
         status.state = to
         status.pending_entry = True
+        if self.view.state != to:
+            raise ObjectError(
+                f"{self._kind.__name__}.get_machine_status() returned a copy; it has to be the status itself, for what "
+                "the machine writes into it is what gets stored"
+            )
 
     def entered(self, conditions: Sequence[StateCondition], *, generation: int | None, at: datetime) -> None:
         """Record that `enter` has succeeded."""
@@ -106,12 +111,29 @@ class StatusInHand(Generic[CR]):
         Raises:
             ConflictError: Somebody else has written the object since it was read.
             NotFoundError: It is gone.
+            ObjectError: The server did not keep what was written.
         """
         stored = await self._client.status.patch_from(self._base, self._cr)
         if stored is None:
             return False
+        if lost := _lost(self.view, stored.get_machine_status()):
+            raise ObjectError(
+                f"{self._kind.__name__}: the server did not keep {', '.join(lost)}: does the schema of its "
+                "CustomResourceDefinition have them? `opsdk.models.crd_manifest` writes one that does"
+            )
         refresh_metadata(self._cr, stored)
         return True
+
+
+def _lost(written: MachineStatusView, stored: MachineStatusView) -> list[str]:
+    """The fields without which a machine would do the same thing over and over, and which the server dropped."""
+    pairs = (
+        ("state", written.state, stored.state),
+        ("observedGeneration", written.observed_generation, stored.observed_generation),
+        ("stateHistory", len(written.state_history), len(stored.state_history)),
+        ("pendingEntry", written.pending_entry, stored.pending_entry),
+    )
+    return [f"status.{name}" for name, mine, theirs in pairs if mine and not theirs]
 
 
 def _writable(status: MachineStatusView) -> AnyMachineStatus:

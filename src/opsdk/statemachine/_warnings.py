@@ -21,6 +21,8 @@ def graph_warnings(
         terminal: The states that are marked so.
         deletion_state: Where objects go when they are deleted, from any other state.
     """
+    if initial == deletion_state:
+        yield f"state {initial!r} is both the initial and the deletion state; `enter` does not run again at deletion"
     reached = _reachable({initial} if deletion_state is None else {initial, deletion_state}, edges)
     for name in edges:
         if name not in reached:
@@ -29,9 +31,9 @@ def graph_warnings(
         if name == deletion_state:
             if targets:
                 yield f"state {name!r} is the deletion state; its transitions are not taken while the object is deleted"
-        elif not targets and name not in terminal:
+        elif not targets - {name} and name not in terminal:
             yield f"state {name!r} is never left; mark it with terminal=True if that is meant"
-        elif targets and name in terminal:
+        elif targets - {name} and name in terminal:
             yield f"state {name!r} is marked terminal and has transitions"
     if deletion_state is None:
         yield from _deletion_warnings(edges)

@@ -88,7 +88,8 @@ class StateHandler(Generic[CR_contra, S_co]):
     Args:
         conditions: Set when the state has been entered. Types that are not listed stay as they are.
         event: Sent as a Normal event when the state has been entered.
-        failure_event: Sent as a Warning event when a hook fails, instead of the default text.
+        failure_event: Sent as a Warning event when a hook fails, instead of the default one
+            (`opsdk: <enter|reconcile> hook for state "x" failed: …`, which also stands for an empty message).
         enter: Called when the state is entered. It is called again, pass after pass, until it has succeeded once, so
             it must be idempotent. It sees the new state in status.
         reconcile: Called on each pass that takes no transition; a hook, or a `Reconciler`, which gets the request.

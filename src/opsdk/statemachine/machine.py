@@ -13,6 +13,7 @@ Not promised: that `enter` runs only once. It runs until it has succeeded and th
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, Generic, final
 
@@ -22,18 +23,19 @@ from typing_extensions import TypeVar
 from opsdk import clock
 from opsdk.errors import InvalidStateMachineError, ResourceDefinitionError
 from opsdk.events import Recorder
-from opsdk.models import ResourceInfo, resource_of, view_of
+from opsdk.models import ResourceInfo, resource_of
 from opsdk.protocols import Client, EventRecorder, MachineObject
 from opsdk.statemachine._calls import is_panic
 from opsdk.statemachine._explain import explain, predicate_name
-from opsdk.statemachine._faults import graph_faults
+from opsdk.statemachine._faults import graph_faults, plain, status_faults
 from opsdk.statemachine._memory import Memory
-from opsdk.statemachine._pass import GoneInPassError, Pass, Setup, SupersededInPassError
+from opsdk.statemachine._pass import GoneInPassError, Pass, Setup, SupersededInPassError, memory_key
 from opsdk.statemachine._warnings import graph_warnings
+from opsdk.statemachine.coverage import Coverage
 from opsdk.statemachine.explanation import Explanation
 from opsdk.statemachine.graph import Edge, Graph
 from opsdk.statemachine.handler import StateHandler, States, Transition
-from opsdk.statemachine.observer import MachineObserver, NoObserver, PassResult
+from opsdk.statemachine.observer import MachineObserver, Observers, PassResult
 from opsdk.types import Result
 
 __all__ = ["StateMachine"]
@@ -92,20 +94,21 @@ class StateMachine(Generic[CR]):
             faults.append(f"kind: {error}")
         if not callable(getattr(kind, "get_machine_status", None)):
             faults.append(f"kind: {kind.__name__} has no method get_machine_status()")
+        faults += status_faults(kind)
         if faults or info is None:
             raise InvalidStateMachineError(kind.__name__ if info is None else info.kind, faults)
 
         self._kind = kind
         self._info = info
         self._client = client
-        self._initial: str = initial
-        self._states: dict[str, StateHandler[CR]] = {str(name): handler for name, handler in states.items()}
+        self._initial = plain(initial)
+        self._states: dict[str, StateHandler[CR]] = {plain(name): _plain(handler) for name, handler in states.items()}
         self._max_history = max_history
         self._finalizer = finalizer
-        self._deletion_state: str | None = deletion_state
+        self._deletion_state = None if deletion_state is None else plain(deletion_state)
         self._given_recorder = event_recorder
         self._recorder = event_recorder
-        self._observer: MachineObserver = NoObserver()
+        self._observers = Observers()
         self._memory = Memory()
 
     @property
@@ -124,8 +127,8 @@ class StateMachine(Generic[CR]):
         return tuple(self._states)
 
     def observe(self, observer: MachineObserver, /) -> None:
-        """Tell `observer` from now on what the machine does; it takes the place of an earlier one."""
-        self._observer = observer
+        """Tell `observer` from now on what the machine does, beside those that are told already."""
+        self._observers.add(observer)
 
     def use_recorder(self, recorder: EventRecorder, /) -> None:
         """Record events through `recorder`, unless one was given at construction."""
@@ -149,26 +152,26 @@ class StateMachine(Generic[CR]):
             result = await self._pass(cr)
         except Exception as error:
             if is_panic(error):
-                self._observer.panic()
-            self._observer.pass_finished("error", anyio.current_time() - started)
+                self._observers.panic()
+            self._observers.pass_finished("error", anyio.current_time() - started)
             raise
-        self._observer.pass_finished(_label(result), anyio.current_time() - started)
+        self._observers.pass_finished(_label(result), anyio.current_time() - started)
         return result
 
     async def _pass(self, cr: CR) -> Result:
-        uid, state = view_of(cr).uid or "", cr.get_machine_status().state
+        key, state = memory_key(cr), cr.get_machine_status().state
         try:
             result = await Pass(self._setup(), cr).run()
         except SupersededInPassError as superseded:
-            _logger.debug("%s: written by somebody else meanwhile; looking again (%s)", uid, superseded.__cause__)
-            entry = self._memory.of(uid, state)
+            _logger.debug("%s: written by somebody else meanwhile; looking again (%s)", key, superseded.__cause__)
+            entry = self._memory.of(key, state)
             entry.conflicts += 1
             return Result(requeue_after=_conflict_delay(entry.conflicts))
         except GoneInPassError:
-            _logger.debug("%s: gone meanwhile", uid)
-            self._memory.forget(uid)
+            _logger.debug("%s: gone meanwhile", key)
+            self._memory.forget(key)
             return Result()
-        if (known := self._memory.peek(uid, state)) is not None:
+        if (known := self._memory.peek(key, state)) is not None:
             known.conflicts = 0
         return result
 
@@ -184,7 +187,7 @@ class StateMachine(Generic[CR]):
             finalizer=self._finalizer,
             deletion_state=self._deletion_state,
             recorder=self._recorder,
-            observer=self._observer,
+            observer=self._observers,
             memory=self._memory,
         )
 
@@ -203,22 +206,47 @@ class StateMachine(Generic[CR]):
             )
         )
 
-    def graph(self) -> Graph:
-        """The graph as a picture, in Mermaid and in DOT."""
+    def graph(self, *, coverage: Coverage | None = None, live: Mapping[str, int] | None = None) -> Graph:
+        """The graph as a picture, in Mermaid and in DOT.
+
+        Args:
+            coverage: Laid over it: which transitions were taken, in tests for example. Default: nothing.
+            live: Laid over it: how many objects are in each state now; for example what the census of a manager's
+                metrics says (`manager.metrics.census(kind).totals().by_state`). Default: nothing.
+        """
         return Graph(
             initial=self._initial,
             states=self.states,
             terminal=self._terminal(),
             edges=tuple(
-                Edge(source=name, target=str(transition.to), label=_edge_label(transition))
+                Edge(source=name, target=transition.to, label=_edge_label(transition), reason=transition.reason)
                 for name, handler in self._states.items()
                 for transition in handler.transitions
             ),
             deletion_state=self._deletion_state,
+            coverage=None if coverage is None else Coverage(coverage.fired),
+            live=None if live is None else dict(live),
         )
 
     def _terminal(self) -> frozenset[str]:
         return frozenset(name for name, handler in self._states.items() if handler.terminal)
+
+
+def _plain(handler: StateHandler[CR, S]) -> StateHandler[CR]:
+    """The handler with the names of states as plain texts, as they are in status, metrics and logs."""
+    return StateHandler(
+        conditions=handler.conditions,
+        event=handler.event,
+        failure_event=handler.failure_event,
+        enter=handler.enter,
+        reconcile=handler.reconcile,
+        transitions=[
+            Transition(to=plain(each.to), when=each.when, after=each.after, reason=each.reason)
+            for each in handler.transitions
+        ],
+        timeout=handler.timeout,
+        terminal=handler.terminal,
+    )
 
 
 def _label(result: Result) -> PassResult:

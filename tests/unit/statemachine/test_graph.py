@@ -8,11 +8,13 @@ from enum import StrEnum
 from typing import cast
 
 import pytest
+from lightkube.core.resource import ApiInfo, NamespacedResourceG, ResourceDef
+from lightkube.core.schema import DictMixin
 from lightkube.models.meta_v1 import ObjectMeta
 
 from opsdk.client import ApiClient
 from opsdk.errors import InvalidStateMachineError
-from opsdk.models import CustomResource, MachineStatus, Model
+from opsdk.models import CustomResource, MachineStatus, MachineStatusStruct, Model
 from opsdk.statemachine import (
     Hook,
     Predicate,
@@ -98,6 +100,15 @@ ONE: States[Widget] = {"a": StateHandler()}
         ),
         (
             "a",
+            {
+                "a": StateHandler[Widget](
+                    conditions=[StateCondition(type="Ready", status="True", reason="R", message="x" * 32_769)]
+                )
+            },
+            "state 'a': conditions[0].message: has 32769 characters, more than 32768",
+        ),
+        (
+            "a",
             {"a": StateHandler[Widget](conditions=[StateCondition(type="Ready", status="True", reason="R")] * 2)},
             "state 'a': conditions[1].type: 'Ready' is listed twice",
         ),
@@ -157,6 +168,28 @@ def test_a_class_that_is_no_kind_is_refused() -> None:
         StateMachine(Nothing, client(), "a", {"a": StateHandler()})
 
 
+class Bare(CustomResource[Spec], group="demo.example.com", version="v1"):
+    """A kind without a status subresource."""
+
+    def get_machine_status(self) -> MachineStatus:
+        return MachineStatus()
+
+
+class BareStruct(NamespacedResourceG, DictMixin, kw_only=True):
+    _api_info = ApiInfo(resource=ResourceDef("demo.example.com", "v1", "BareStruct"), plural="barestructs", verbs=[])
+    metadata: ObjectMeta | None = None
+
+    def get_machine_status(self) -> MachineStatusStruct:
+        return MachineStatusStruct()
+
+
+def test_a_kind_without_status_is_refused_where_its_class_says_so() -> None:
+    with pytest.raises(InvalidStateMachineError, match="kind: Bare has no status, so its kind has no status subres"):
+        StateMachine(Bare, client(), "a", {"a": StateHandler()})
+    with pytest.raises(InvalidStateMachineError, match="kind: BareStruct has no status"):
+        StateMachine(BareStruct, client(), "a", {"a": StateHandler()})
+
+
 def test_a_sound_graph_has_no_warnings() -> None:
     assert machine({"a": to("b"), "b": StateHandler(terminal=True)}).check() == ()
 
@@ -167,10 +200,14 @@ def test_a_sound_graph_has_no_warnings() -> None:
         ({"a": to("b"), "b": to("a"), "c": to("a")}, None, "state 'c' cannot be reached from 'a'"),
         ({"a": to("b"), "b": StateHandler[Widget]()}, None, "state 'b' is never left; mark it with terminal=True"),
         (
-            {"a": StateHandler[Widget](terminal=True, transitions=[Transition(to="a", when=is_big)])},
+            {
+                "a": StateHandler[Widget](terminal=True, transitions=[Transition(to="b", when=is_big)]),
+                "b": StateHandler[Widget](terminal=True),
+            },
             None,
             "state 'a' is marked terminal and has transitions",
         ),
+        ({"a": to("a")}, None, "state 'a' is never left; mark it with terminal=True"),
         (
             {
                 "a": to("stuck", "deleting"),
@@ -180,7 +217,12 @@ def test_a_sound_graph_has_no_warnings() -> None:
             None,
             "deletion (deleting) cannot be reached from state 'stuck'",
         ),
-        ({"a": to("a"), "bye": to("a")}, "bye", "state 'bye' is the deletion state; its transitions are not taken"),
+        (
+            {"a": to("b"), "b": to("a"), "bye": to("a")},
+            "bye",
+            "state 'bye' is the deletion state; its transitions are not taken",
+        ),
+        ({"a": StateHandler[Widget]()}, "a", "state 'a' is both the initial and the deletion state"),
     ],
 )
 def test_what_looks_like_a_mistake_is_warned_about(
@@ -191,7 +233,12 @@ def test_what_looks_like_a_mistake_is_warned_about(
 
 
 def test_a_deletion_state_is_reached_and_left_without_transitions() -> None:
-    assert machine({"a": to("a"), "bye": StateHandler()}, deletion_state="bye").check() == ()
+    assert machine({"a": to("b"), "b": to("a"), "bye": StateHandler()}, deletion_state="bye").check() == ()
+
+
+def test_a_state_may_be_entered_again_and_again_if_that_is_where_objects_are_meant_to_stay() -> None:
+    hourly = Transition[Widget](to="a", after=timedelta(hours=1))
+    assert machine({"a": StateHandler(terminal=True, transitions=[hourly])}).check() == ()
 
 
 def test_the_graph_is_drawn_in_mermaid() -> None:
@@ -243,6 +290,7 @@ def test_states_may_be_the_members_of_an_enum() -> None:
     built = StateMachine(Widget, client(), Phase.NEW, states)
     assert built.states == ("new", "done")
     assert all(type(name) is str for name in built.states)
+    assert [type(edge.target) for edge in built.graph().edges] == [str]
     assert built.check() == ()
 
 
@@ -252,3 +300,13 @@ def test_hooks_predicates_and_handlers_are_ordinary_values() -> None:
     transitions: Sequence[Transition[Widget]] = (Transition(to="a", when=predicate),)
     states: Mapping[str, StateHandler[Widget]] = {"a": StateHandler(enter=hook, transitions=transitions)}
     assert machine(states).states == ("a",)
+
+
+def test_faults_name_members_of_enums_by_their_values() -> None:
+    states: States[Widget, Phase] = {Phase.NEW: StateHandler(transitions=[Transition(to=Phase.DONE, when=is_big)])}
+    with pytest.raises(InvalidStateMachineError) as raised:
+        StateMachine(Widget, client(), Phase.DONE, states)
+    assert raised.value.faults == (
+        "initial: 'done' is not one of the states (new)",
+        "state 'new': transitions[0].to: 'done' is not one of the states (new)",
+    )

@@ -22,6 +22,7 @@ from opsdk.errors import (
     ApiConnectionError,
     ConflictError,
     NotFoundError,
+    ObjectError,
     ReconcileTimeoutError,
     TerminalError,
     UnknownStateError,
@@ -97,8 +98,8 @@ class Observer:
     def __init__(self) -> None:
         self.seen: list[tuple[object, ...]] = []
 
-    def transition(self, from_: str, to: str, dwell_seconds: float | None, /) -> None:
-        self.seen.append((from_, to, dwell_seconds))
+    def transition(self, from_: str, to: str, dwell_seconds: float | None, reason: str, /) -> None:
+        self.seen.append((from_, to, dwell_seconds, reason))
 
     def pass_finished(self, result: PassResult, seconds: float, /) -> None:
         assert seconds >= 0
@@ -397,6 +398,14 @@ class TestFailingEnter:
             await bench.one_pass(machine)
         assert bench.events.seen == [("Warning", "Stuck", "ask for quota")]
 
+    async def test_an_empty_failure_message_stands_for_the_default_text(self, bench: Bench) -> None:
+        hooks = Hooks()
+        hooks.error = RuntimeError("no quota")
+        machine = bench.machine({"a": StateHandler(enter=hooks.enter, failure_event=StateEvent(reason="Stuck"))})
+        with pytest.raises(RuntimeError):
+            await bench.one_pass(machine)
+        assert bench.events.seen == [("Warning", "Stuck", 'opsdk: enter hook for state "a" failed: no quota')]
+
     async def test_the_error_keeps_its_cause(self, bench: Bench) -> None:
         async def enter(widget: Widget) -> None:
             raise TerminalError("hopeless") from KeyError(widget.metadata.name)
@@ -421,7 +430,7 @@ class TestFailingEnter:
         with pytest.raises(RuntimeError, match="no quota") as raised:
             await bench.one_pass(machine)
         assert "status could not be written" in raised.value.__notes__[0]
-        assert ("", "a", None) not in observer.seen  # a transition that is not stored has not happened
+        assert ("", "a", None, "") not in observer.seen  # a transition that is not stored has not happened
 
 
 class TestReconciling:
@@ -685,6 +694,38 @@ class TestRaces:
             assert "status subresource" in raised.value.__notes__[0]
 
 
+class TestObjectsThatDoNotKeepWhatTheyAreTold:
+    async def test_a_status_that_is_a_copy_is_found_out_before_any_hook_runs(self, bench: Bench) -> None:
+        class Copying(Widget, kind="Widget", plural="widgets"):
+            def get_machine_status(self) -> Status:
+                return self.status.model_copy(deep=True)
+
+        entered: list[str] = []
+        machine = StateMachine(
+            Copying,
+            bench.client,
+            "a",
+            {"a": StateHandler(enter=lambda widget: entered.append(widget.status.state))},
+            event_recorder=bench.events,
+        )
+        with pytest.raises(ObjectError, match=r"Copying.get_machine_status\(\) returned a copy"):
+            await machine.reconcile(await bench.client.get(Copying, "w", namespace="default"))
+        assert (entered, bench.tap.writes[1:]) == ([], [])
+
+    async def test_a_schema_that_drops_what_the_machine_writes_is_found_out(self, bench: Bench) -> None:
+        manifest = json.loads(json.dumps(crd_manifest(Widget)))
+        fields = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+        del fields["state"], fields["stateHistory"]
+        crd = codec_of(CustomResourceDefinition).decode(json.dumps(manifest).encode())
+        async with ApiServer() as server:
+            client = server.client()
+            await client.create(crd)
+            widget = await client.create(Widget(metadata=ObjectMeta(name="w", namespace="default"), spec=Spec()))
+            machine = StateMachine(Widget, client, "a", {"a": StateHandler()}, event_recorder=bench.events)
+            with pytest.raises(ObjectError, match=r"Widget: the server did not keep status.state, status.stateHistory"):
+                await machine.reconcile(widget)
+
+
 class TestStatesOfOthers:
     async def test_a_state_that_the_graph_lacks_is_a_terminal_error_that_names_it(self, bench: Bench) -> None:
         await bench.one_pass(bench.machine({"old": StateHandler()}, "old"))
@@ -712,7 +753,27 @@ class TestTelling:
         bench.time.advance(timedelta(seconds=42))
         await bench.resize(2)
         await bench.one_pass(machine)
-        assert observer.seen == [("", "a", None), ("requeue",), ("success",), ("a", "b", 42.0), ("requeue",)]
+        assert observer.seen == [
+            ("", "a", None, ""),
+            ("requeue",),
+            ("success",),
+            ("a", "b", 42.0, "Grown"),
+            ("requeue",),
+        ]
+
+    async def test_several_observers_listen_beside_each_other_and_each_once(self, bench: Bench) -> None:
+        first, second = Observer(), Observer()
+
+        def mistaken(widget: Widget) -> None:
+            raise KeyError(widget.status.state)
+
+        machine = bench.machine({"a": StateHandler(reconcile=mistaken)})
+        for observer in (first, second, first):
+            machine.observe(observer)
+        await bench.one_pass(machine)
+        with pytest.raises(KeyError):
+            await bench.one_pass(machine)
+        assert first.seen == second.seen == [("", "a", None, ""), ("requeue",), ("panic",), ("error",)]
 
     async def test_an_observer_hears_of_failures_and_panics(self, bench: Bench) -> None:
         observer = Observer()
@@ -723,7 +784,7 @@ class TestTelling:
             hooks.error = error
             with pytest.raises(type(error)):
                 await bench.one_pass(machine)
-        assert observer.seen == [("", "a", None), ("error",), ("panic",), ("error",)]
+        assert observer.seen == [("", "a", None, ""), ("error",), ("panic",), ("error",)]
 
     async def test_without_a_recorder_events_go_through_the_client(self, bench: Bench) -> None:
         handler = StateHandler[Widget](event=StateEvent(reason="Entered", message="at last"))

@@ -21,6 +21,7 @@ from opsdk.client.finalizers import add_finalizers, remove_finalizers
 from opsdk.models import CustomResource, MachineStatus, MachineStatusStruct, Model
 from opsdk.protocols import EventType, KubeObject
 from opsdk.statemachine import StateCondition, StateHandler, StateMachine, States, Transition
+from opsdk.statemachine._pass import memory_key
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch, Result
 
@@ -179,6 +180,43 @@ class TestTimers:
         bench.time.advance(timedelta(minutes=2))
         assert await bench.one_pass(machine) == Result(requeue_after=timedelta(minutes=3))
 
+    async def test_a_timer_is_never_early_though_status_knows_whole_seconds(self, bench: Bench) -> None:
+        states: States[Widget] = {
+            "a": StateHandler(transitions=[Transition(to="b", after=timedelta(milliseconds=300))]),
+            "b": StateHandler(),
+        }
+        machine = bench.machine(states)
+        bench.time.advance(timedelta(milliseconds=900))
+        await bench.one_pass(machine)
+        bench.time.advance(timedelta(milliseconds=200))
+        assert await bench.one_pass(machine) == Result(requeue_after=timedelta(milliseconds=100))
+        assert (await machine.explain(await bench.get())).transitions[0].remaining == timedelta(milliseconds=100)
+        bench.time.advance(timedelta(milliseconds=100))
+        assert await bench.one_pass(machine) == AGAIN
+
+    async def test_a_replica_whose_clock_is_ahead_makes_nobody_wait_for_longer(self, bench: Bench) -> None:
+        states: States[Widget] = {
+            "a": StateHandler(transitions=[Transition(to="b", after=timedelta(minutes=5))]),
+            "b": StateHandler(),
+        }
+        with clock.using(clock.ManualClock(bench.time.now() + timedelta(hours=1))):
+            await bench.one_pass(bench.machine(states))
+        assert await bench.one_pass(bench.machine(states)) == Result(requeue_after=timedelta(minutes=5))
+
+    async def test_the_end_of_time_is_far_away(self, bench: Bench) -> None:
+        async def enter(widget: Widget) -> Result:
+            return Result(requeue_after=timedelta.max if widget.spec.size == 1 else None)
+
+        machine = bench.machine({"a": StateHandler(enter=enter, transitions=[Transition(to="a", after=timedelta.max)])})
+        await bench.one_pass(machine)
+        asked = (await bench.one_pass(machine)).requeue_after
+        assert asked is not None
+        assert asked > timedelta(days=365 * 1000)
+
+    async def test_objects_without_a_uid_are_not_taken_for_each_other(self) -> None:
+        memory = {memory_key(Widget(metadata=ObjectMeta(name=name), spec=Spec())) for name in ("a", "b")}
+        assert len(memory) == 2
+
 
 class TestDeletion:
     async def test_the_finalizer_is_there_before_the_first_entry(self, bench: Bench) -> None:
@@ -225,6 +263,23 @@ class TestDeletion:
         assert await bench.one_pass(machine) == AGAIN
         assert await bench.one_pass(machine) == Result()
         assert await bench.client.find(Widget, "w", namespace="default") is None
+
+    async def test_what_its_enter_asked_for_counts_while_the_finalizer_stays(self, bench: Bench) -> None:
+        machine = bench.machine(
+            {
+                "a": StateHandler(),
+                "bye": StateHandler(
+                    enter=lambda widget: Result(requeue_after=timedelta(seconds=5 * widget.spec.size)),
+                    reconcile=lambda widget: Result(requeue_after=timedelta(hours=widget.spec.size)),
+                ),
+            },
+            "bye",
+        )
+        await bench.one_pass(machine)
+        await bench.delete()
+        await bench.one_pass(machine)
+        bench.time.advance(timedelta(seconds=2))
+        assert await bench.one_pass(machine) == Result(requeue_after=timedelta(seconds=3))
 
     async def test_the_finalizer_stays_while_the_deletion_state_cannot_be_entered(self, bench: Bench) -> None:
         broken = [True]
@@ -327,7 +382,7 @@ class TestExplaining:
             ("b", None, timedelta(minutes=50), "LookupError: w"),
         ]
         assert str(told).splitlines() == [
-            "state 'a' since 2026-01-01T00:00:00+00:00: a transition's condition or time: 'b', 'b'",
+            "state 'a' since 2026-01-01T00:00:00+00:00: a transition's condition or time: 'b'",
             "  to 'b' (Grown): its condition does not hold",
             "  to 'b': its condition raised LookupError: w, due in 0:50:00",
         ]
