@@ -5,15 +5,20 @@ Usable with any client that speaks the `opsdk.protocols.Client` protocol; needs 
 
 from opsdk.ownership.declaration import For, OwnedKind, OwnedResources
 from opsdk.ownership.labels import OWNER_SET_LABEL, OWNER_UID_LABEL
-from opsdk.ownership.owner import CHILD_CONFLICT, CHILDREN_READY, ResourceOwner
+from opsdk.ownership.owner import CHILD_CONFLICT, CHILDREN_READY, FIELD_CONFLICT, ResourceOwner
+from opsdk.ownership.plan import OwnershipPlan, PlannedAction, PlannedChange
 
 __all__ = [
     "CHILDREN_READY",
     "CHILD_CONFLICT",
+    "FIELD_CONFLICT",
     "OWNER_SET_LABEL",
     "OWNER_UID_LABEL",
     "For",
     "OwnedKind",
     "OwnedResources",
+    "OwnershipPlan",
+    "PlannedAction",
+    "PlannedChange",
     "ResourceOwner",
 ]

@@ -13,7 +13,7 @@ from opsdk.ownership.labels import OWNER_SET_LABEL, OWNER_UID_LABEL
 from opsdk.protocols import KubeObject
 from opsdk.types import Request
 
-__all__ = ["Owner", "Wanted", "controller_of", "describe_owner", "wanted_children"]
+__all__ = ["Owner", "Wanted", "belongs_to_nobody", "controller_of", "describe_owner", "wanted_children"]
 
 Child = TypeVar("Child", bound=KubeObject)
 
@@ -89,6 +89,12 @@ class Owner:
 def controller_of(child: KubeObject) -> OwnerReference | None:
     """The reference to the child's controller, if it has one."""
     return next((entry for entry in view_of(child).ownerReferences or () if entry.controller), None)
+
+
+def belongs_to_nobody(child: KubeObject) -> bool:
+    """Whether an object has neither a controller nor labels by which some `ResourceOwner` tracks it."""
+    labels = view_of(child).labels or {}
+    return controller_of(child) is None and OWNER_UID_LABEL not in labels and OWNER_SET_LABEL not in labels
 
 
 def describe_owner(child: KubeObject) -> str:

@@ -37,6 +37,11 @@ class OwnedKind(ABC, Generic[CR_contra]):
 
     @property
     @abstractmethod
+    def after(self) -> tuple[type[KubeObject], ...]:
+        """The kinds whose children have to be ready first."""
+
+    @property
+    @abstractmethod
     def faults(self) -> tuple[str, ...]:
         """What is wrong with the declaration by itself."""
 
@@ -65,8 +70,16 @@ class For(OwnedKind[CR], Generic[CR, Child]):
         finalizer: Keeps a deleted owner until these children are gone. Needed where Kubernetes allows no owner
             reference: children in another namespace, and cluster-scoped children of a namespaced owner. They are then
             looked for in all namespaces.
-        apply: Keep children as built by server-side apply under the client's field manager: drift is reverted, and
-            what others have set besides stays. Not together with `update`.
+        apply: Keep children as built by server-side apply under the client's field manager: what others write over
+            these fields is reverted, and what they have set besides stays. Not together with `update`.
+        force: With `apply`: take fields over that another manager applies too, with another value. Default: that is a
+            `FieldConflictError` with its name, and the child stays as it is.
+        adopt: Take over a child of the right name that belongs to nobody: it gets our labels and owner reference, and
+            is then kept, and deleted, like one of ours. Default: a name that is taken is a `ChildConflictError`.
+        after: The kinds that have to be ready before anything of this kind is created or changed. No longer wanted
+            children go in the opposite order; so do those of a deleted owner, as far as finalizers hold it.
+        when: Whether the owner is to have children of this kind at all; false is the same as a `build` without any.
+            Where nothing is wanted, the server need not know the kind.
         recreate: Delete a child, and make it anew, where a change meets an immutable field. Default: that is an error.
     """
 
@@ -79,6 +92,10 @@ class For(OwnedKind[CR], Generic[CR, Child]):
         ready: Callable[[Child], bool] | None = None,
         finalizer: str | None = None,
         apply: bool = False,
+        force: bool = False,
+        adopt: bool = False,
+        after: Sequence[type[KubeObject]] = (),
+        when: Callable[[CR], bool] | None = None,
         recreate: bool = False,
     ) -> None:
         self._kind = kind
@@ -87,6 +104,10 @@ class For(OwnedKind[CR], Generic[CR, Child]):
         self._ready = ready
         self._finalizer = finalizer
         self._apply = apply
+        self._force = force
+        self._adopt = adopt
+        self._after = tuple(after)
+        self._when = when
         self._recreate = recreate
 
     @property
@@ -103,11 +124,19 @@ class For(OwnedKind[CR], Generic[CR, Child]):
 
     @property
     @override
+    def after(self) -> tuple[type[KubeObject], ...]:
+        """The kinds whose children have to be ready first."""
+        return self._after
+
+    @property
+    @override
     def faults(self) -> tuple[str, ...]:
         """What is wrong with the declaration by itself."""
         faults: list[str] = []
         if self._apply and self._update is not None:
             faults.append("has both `update` and apply=True; apply writes what `build` returns")
+        if self._force and not self._apply:
+            faults.append("has force=True without apply=True, where there is nothing to force")
         if self._recreate and not self._apply and self._update is None:
             faults.append("has recreate=True, but neither `update` nor apply=True, so nothing is ever changed")
         return tuple(faults)
@@ -122,7 +151,10 @@ class For(OwnedKind[CR], Generic[CR, Child]):
             build=self._build,
             update=self._update,
             is_ready=self._ready,
+            when=self._when,
             finalizer=self._finalizer,
             apply=self._apply,
+            force=self._force,
+            adopt=self._adopt,
             recreate=self._recreate,
         )

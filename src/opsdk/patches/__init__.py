@@ -4,7 +4,7 @@ A document is what a JSON decoder gives. Nothing that is passed in is changed, a
 it. `True` and `1` are different values, `1` and `1.0` are the same.
 """
 
-from opsdk.patches._describe import describe_difference
+from opsdk.patches._describe import describe_difference, redacted
 from opsdk.patches._json import JsonPatchError, apply_json_patch, json_difference
 from opsdk.patches._merge import apply_merge_patch, merge_difference
 from opsdk.patches._overlay import overlay
@@ -22,5 +22,6 @@ __all__ = [
     "json_difference",
     "merge_difference",
     "overlay",
+    "redacted",
     "same",
 ]

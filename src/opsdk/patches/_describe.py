@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from opsdk.patches._values import identities, identity_field, is_array, is_object, same
 from opsdk.types import Json, JsonObject
 
-__all__ = ["describe_difference"]
+__all__ = ["describe_difference", "redacted"]
 
 _LONGEST = 80
 _HIDDEN = "(hidden)"
@@ -28,18 +28,27 @@ def describe_difference(
         redact: Called with a path, says whether its value must not be shown either.
     """
     secret = "Secret" in (before.get("kind"), after.get("kind"))
+    lines: list[str] = []
+    _object(lines, (), before, after, _hides(redact, secret=secret))
+    return lines
 
+
+def redacted(document: JsonObject, *, redact: Callable[[Sequence[str]], bool] | None = None) -> JsonObject:
+    """The document with `(hidden)` for every value that `describe_difference` would not show."""
+    hidden = _hides(redact, secret=document.get("kind") == "Secret")
+    return {name: _redacted((name,), member, hidden) for name, member in document.items()}
+
+
+_Hidden = Callable[[Sequence[str]], bool]
+
+
+def _hides(redact: _Hidden | None, *, secret: bool) -> _Hidden:
     def hidden(path: Sequence[str]) -> bool:
         if secret and ((len(path) > 1 and path[0] in {"data", "stringData"}) or path[-1] == _LAST_APPLIED):
             return True
         return redact is not None and redact(path)
 
-    lines: list[str] = []
-    _object(lines, (), before, after, hidden)
-    return lines
-
-
-_Hidden = Callable[[Sequence[str]], bool]
+    return hidden
 
 
 def _redacted(path: tuple[str, ...], value: Json, hidden: _Hidden) -> Json:

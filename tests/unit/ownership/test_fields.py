@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from lightkube.models.meta_v1 import ManagedFieldsEntry, ObjectMeta
 
-from opsdk.ownership._fields import applied_fields, owns_unwanted
+from opsdk.ownership._fields import applied_fields, unwanted
 from opsdk.types import JsonObject
 
 FIELDS: JsonObject = {
@@ -20,6 +20,10 @@ WANTED: JsonObject = {
     "metadata": {"labels": {"app": "web"}},
     "spec": {"replicas": 2, "ports": [{"port": 80, "targetPort": 8080}], "finalizers": ["a.b/c"]},
 }
+
+
+def owns_unwanted(fields: JsonObject, desired: JsonObject) -> bool:
+    return any(unwanted(fields, desired))
 
 
 def entry(manager: str, operation: str, subresource: str | None = None) -> ManagedFieldsEntry:

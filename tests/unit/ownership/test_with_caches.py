@@ -117,11 +117,16 @@ async def test_children_that_were_created_once_are_taken_over_by_apply(server: A
         widget = await client.get(Widget, "w", namespace="default")
         await ResourceOwner(Widget, client, [For(ConfigMap, build)]).reconcile(widget)
         owner = ResourceOwner(Widget, client, [For(ConfigMap, build, apply=True)])
-        # A cache shows nothing of what others own, and we own nothing yet by apply: the server is asked once.
-        for expected in (["GET w", "PATCH w"], []):
+        # A cache shows nothing of what others own, and we own nothing yet by apply: the server is asked once. Then
+        # what was created by an update is handed over, and applied.
+        for expected in (["GET w", "PATCH w", "PATCH w"], []):
             tap.seen.clear()
             await owner.reconcile(widget)
             assert tap.seen == expected
+        await client.patch(Widget, "w", MergePatch({"spec": {"keys": {"b": None}}}), namespace="default")
+        await owner.reconcile(await client.get(Widget, "w", namespace="default"))
+        stored = await server.client().get(ConfigMap, "w", namespace="default")
+        assert stored.data == {"a": "1"}  # pyright: ignore[reportUnknownMemberType] - lightkube's bare dict
 
 
 async def test_a_machine_runs_through_its_states_without_waiting_for_the_watch(server: ApiServer) -> None:

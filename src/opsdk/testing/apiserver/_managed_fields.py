@@ -144,11 +144,12 @@ def without_managed_fields(document: Document) -> Document:
 def track(before: Document | None, after: Document, structure: Structure, manager: Manager, *, time: str) -> None:
     """Record in `after` who owns what, after a create, replace or patch by `manager`.
 
-    A client that sends an empty list of managedFields resets them; any other list that it sends is ignored.
+    A client that sends an empty list of managedFields resets them; one that sends another list has it taken at its
+    word, before what the write itself changes.
     """
     sent = as_object(after["metadata"]).get("managedFields")
     reset = before is not None and isinstance(sent, list) and not [entry for entry in sent if entry]
-    entries = {} if before is None or (reset and sent is not None) else _read(before)
+    entries = {} if before is None or (reset and sent is not None) else _read(after if sent else before)
     difference = compare(
         None if before is None else without_managed_fields(before), without_managed_fields(after), structure
     )
