@@ -43,8 +43,8 @@ class Cached(Generic[T_co]):
     __slots__ = ("_codec", "header", "raw")
 
     def __init__(self, header: Header, raw: bytes, codec: Codec[T_co]) -> None:
-        self.header = header
-        self.raw = raw
+        self.header: Header = header
+        self.raw: bytes = raw
         self._codec = codec
 
     def decode(self) -> T_co:

@@ -27,7 +27,7 @@ __all__ = ["Informer"]
 
 T = TypeVar("T", bound=KubeObject)
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 
 @final
@@ -246,7 +246,7 @@ class Informer(Generic[T]):
         try:
             handler(change)
         except Exception:
-            logger.exception("%s: a handler failed", self.describe())
+            _logger.exception("%s: a handler failed", self.describe())
 
     def _list_started(self) -> None:
         self._seen = set()
@@ -267,7 +267,7 @@ class Informer(Generic[T]):
         self._alive("")
         if not self._synced:
             self._synced = True
-            logger.debug("%s: synced, %d objects", self.describe(), len(self._store))
+            _logger.debug("%s: synced, %d objects", self.describe(), len(self._store))
             if self._sync_event is not None:
                 self._sync_event.set()
 
@@ -299,9 +299,9 @@ class Informer(Generic[T]):
 
     def _recovered(self) -> None:
         if self._error is not None:
-            logger.info("%s: the server can be read again", self.describe())
+            _logger.info("%s: the server can be read again", self.describe())
             self._error = None
 
     def _failed(self, error: ApiError) -> None:
         self._error = error
-        logger.warning("%s: cannot list or watch: %s", self.describe(), error)
+        _logger.warning("%s: cannot list or watch: %s", self.describe(), error)

@@ -29,7 +29,7 @@ from opsdk.models import ResourceInfo
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorSink"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_SECONDS: Final = 0.8
 _LONGEST_BACKOFF_SECONDS: Final = 30.0
@@ -162,7 +162,7 @@ class Reflector:
                     continue
                 await self._watch()
             except GoneError as error:
-                logger.info("%s: listing again: %s", self._resource, error)
+                _logger.info("%s: listing again: %s", self._resource, error)
                 self._version = ""
                 failure = error
             except ApiError as error:

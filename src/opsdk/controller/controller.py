@@ -35,7 +35,7 @@ from opsdk.workqueue import Priority, WorkQueue
 
 __all__ = ["Controller"]
 
-logger = logging.getLogger(__name__)
+_logger = logging.getLogger(__name__)
 
 _FAILED: Final = "%s: reconcile of %s failed, retry in %.3g s: %s"
 
@@ -158,7 +158,7 @@ class Controller:
         return not self._stopping
 
     async def _work(self) -> None:
-        logger.debug("controller %s: %d workers start", self._name, self._max_concurrent)
+        _logger.debug("controller %s: %d workers start", self._name, self._max_concurrent)
         self._metrics.workers(self._max_concurrent)
         async with anyio.create_task_group() as workers:
             for number in range(self._max_concurrent):
@@ -225,13 +225,13 @@ class Controller:
         match failure.retry:
             case Retry.NEVER:
                 self._queue.forget(request)
-                logger.error(
+                _logger.error(
                     "%s: reconcile of %s failed, no retry until the object changes: %s", self._name, request, error
                 )
             case Retry.BACKOFF:
                 delay = self._queue.add_rate_limited(request)
                 if failure.outcome == "panic":
-                    logger.error(
+                    _logger.error(
                         "%s: reconcile of %s raised an unexpected %s, retry in %.3g s",
                         self._name,
                         request,
@@ -241,8 +241,8 @@ class Controller:
                     )
                 else:
                     level = logging.DEBUG if failure.quiet else logging.ERROR
-                    logger.log(level, _FAILED, self._name, request, delay.total_seconds(), error)
+                    _logger.log(level, _FAILED, self._name, request, delay.total_seconds(), error)
             case timedelta() as delay:
                 self._queue.add_after(request, delay)
-                logger.error(_FAILED, self._name, request, delay.total_seconds(), error)
+                _logger.error(_FAILED, self._name, request, delay.total_seconds(), error)
         return failure.outcome

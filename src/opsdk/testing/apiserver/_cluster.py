@@ -51,8 +51,8 @@ class Cluster:
     """
 
     def __init__(self, *, clock: Clock | None = None, history: int = 10_000) -> None:
-        self.registry = KindRegistry.with_builtins()
-        self.store = Store(history=history)
+        self.registry: KindRegistry = KindRegistry.with_builtins()
+        self.store: Store = Store(history=history)
         self.reactors: list[Reactor] = []
         self._clock = clock
         self._queue: deque[tuple[str, Change]] = deque()

@@ -185,7 +185,7 @@ class KindRegistry:
         self._by_kind: dict[tuple[str, str, str], KindInfo] = {}
         self._by_storage: dict[str, KindInfo] = {}
         self._by_group_kind: dict[tuple[str, str], KindInfo] = {}
-        self.revision = 0
+        self.revision: int = 0
         """Counts changes, for what is computed from the registry."""
         for kind in kinds:
             self.add(kind)

@@ -104,7 +104,7 @@ class Store:
     """
 
     def __init__(self, *, history: int = 10_000) -> None:
-        self.revision = 0
+        self.revision: int = 0
         """The resourceVersion of the newest write."""
         self._limit = history
         self._buckets: dict[str, Bucket] = {}

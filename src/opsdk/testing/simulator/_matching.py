@@ -21,7 +21,7 @@ class Matching(Generic[T_contra]):
 
     def __init__(self, predicate: Callable[[T_contra], bool], description: str) -> None:
         self._predicate = predicate
-        self.description = description
+        self.description: str = description
 
     def holds(self, obj: T_contra, /) -> bool:
         """Whether the object is as wanted. What the predicate raises, propagates."""
