@@ -395,3 +395,36 @@ async def test_replace_and_annotate(kubectl: Kubectl) -> None:
     found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
     assert found["metadata"]["annotations"] == {"note": "x"}
     assert found["spec"]["size"] == 7
+
+
+async def test_typed_creates_send_protobuf(kubectl: Kubectl) -> None:
+    """`kubectl create …` speaks protobuf, which arrives as the same object that JSON would have made."""
+    create = ("create", "-o", "json")
+    await kubectl.ok("create", "deployment", "web", "--image=registry.invalid/web:1", "--replicas=0", "--port=80")
+    spec = (await kubectl.ok("get", "deployment", "web", "-o", "json")).document["spec"]
+    assert spec["replicas"] == 0
+    assert spec["selector"] == {"matchLabels": {"app": "web"}}
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
+    assert container["resources"] == {}
+    config_map = (await kubectl.ok(*create, "configmap", "c", "--from-literal=a=b")).document
+    assert config_map["data"] == {"a": "b"}
+    secret = (await kubectl.ok(*create, "secret", "generic", "s", "--from-literal=k=v")).document
+    assert secret["data"] == {"k": "dg=="}
+    service = (await kubectl.ok(*create, "service", "clusterip", "v", "--tcp=80:8080")).document
+    assert service["spec"]["ports"] == [{"name": "80-8080", "port": 80, "protocol": "TCP", "targetPort": 8080}]
+    quota = (await kubectl.ok(*create, "quota", "q", "--hard=cpu=1,pods=2")).document
+    assert quota["spec"] == {"hard": {"cpu": "1", "pods": "2"}}
+    role = (await kubectl.ok(*create, "role", "r", "--verb=get,list", "--resource=pods,widgets." + GROUP)).document
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+        {"apiGroups": [GROUP], "resources": ["widgets"], "verbs": ["get", "list"]},
+    ]
+    budget = (await kubectl.ok(*create, "pdb", "p", "--min-available=50%", "--selector=a=b")).document
+    assert budget["spec"] == {"minAvailable": "50%", "selector": {"matchLabels": {"a": "b"}}}
+    cron_job = (
+        await kubectl.ok(*create, "cronjob", "j", "--image=x", "--schedule=1 * * * *", "--", "echo", "hi")
+    ).document
+    assert cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"] == ["echo", "hi"]
+    assert cron_job["spec"]["suspend"] is False
+    assert (await kubectl.ok("auth", "can-i", "get", "pods")).out == "yes\n"

@@ -21,6 +21,7 @@ from opsdk.testing.apiserver._json import encode
 from opsdk.testing.apiserver._kinds import KindRegistry
 from opsdk.testing.apiserver._namespaces import NamespaceController, create_initial
 from opsdk.testing.apiserver._openapi import openapi_response
+from opsdk.testing.apiserver._protobuf import json_request
 from opsdk.testing.apiserver._reads import get_object, list_objects
 from opsdk.testing.apiserver._render import render_document, render_list
 from opsdk.testing.apiserver._serve import ServedApi, serve
@@ -168,7 +169,7 @@ class ApiServer:
     def handle(self, request: HttpRequest) -> HttpResponse:
         """Answer a request that is no watch, in one step."""
         try:
-            response = self._answer(request)
+            response = self._answer(json_request(request))
         except StatusError as error:
             headers = {"content-type": _JSON}
             if error.retry_after_seconds is not None:
