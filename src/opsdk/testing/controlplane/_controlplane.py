@@ -366,7 +366,7 @@ class _Condition(msgspec.Struct):
 
 
 class _CrdStatus(msgspec.Struct):
-    conditions: list[_Condition] = []
+    conditions: list[_Condition] | None = None  # a null in the first moment
 
 
 class _Crd(msgspec.Struct):
@@ -377,4 +377,4 @@ def _established(crd: bytes | None) -> bool:
     if crd is None:
         return False
     conditions = msgspec.json.decode(crd, type=_Crd).status.conditions
-    return any(c.type == "Established" and c.status == "True" for c in conditions)
+    return any(c.type == "Established" and c.status == "True" for c in conditions or ())
