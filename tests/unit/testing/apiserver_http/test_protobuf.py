@@ -21,7 +21,7 @@ def varint(value: int) -> bytes:
     return out + bytes([value])
 
 
-def field(number: int, value: str | bytes | float) -> bytes:
+def field(number: int, value: int | str | bytes) -> bytes:
     """One field as it stands on the wire."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value)
