@@ -168,8 +168,9 @@ async def test_the_status_endpoint_answers_with_the_whole_object(api: Api) -> No
 
 async def test_a_kind_without_status_subresource_has_no_such_path(api: Api) -> None:
     await api.created("plains", plain("a"))
-    assert (await api.get("plains", "a", "status")).status == 404
-    assert (await api.patch("plains", "a", {"status": {}}, "status")).status == 404
+    for answer in (await api.get("plains", "a", "status"), await api.patch("plains", "a", {"status": {}}, "status")):
+        assert answer.status == 404
+        assert answer.message == 'plains.conformance.example.com "a" not found'  # as if the object were gone
 
 
 async def test_without_a_status_subresource_status_is_written_with_the_rest(api: Api) -> None:

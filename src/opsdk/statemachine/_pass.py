@@ -12,7 +12,15 @@ from lightkube.models.meta_v1 import Condition
 
 from opsdk import clock
 from opsdk.client.finalizers import add_finalizers, has_finalizer, remove_finalizers
-from opsdk.errors import ApiError, ApiStatusError, ConflictError, NotFoundError, UnknownStateError
+from opsdk.client.reach import uncached
+from opsdk.errors import (
+    ApiError,
+    ApiStatusError,
+    ConflictError,
+    InvalidStateMachineError,
+    NotFoundError,
+    UnknownStateError,
+)
 from opsdk.models import ResourceInfo, request_of, view_of
 from opsdk.models.status_pass import status_pass
 from opsdk.protocols import Client, EventRecorder, EventType, MachineObject, MachineStatusView
@@ -254,8 +262,7 @@ class Pass(Generic[CR]):
         except ConflictError as error:
             raise SupersededInPassError from error
         except NotFoundError as error:
-            if self._is_about_us(error):
-                raise GoneInPassError from error
+            await self._look_for(error)
             failure.error.add_note(f"and its status could not be written: {error}")
             return False
         except ApiError as error:
@@ -270,16 +277,33 @@ class Pass(Generic[CR]):
         except ConflictError as error:
             raise SupersededInPassError from error
         except NotFoundError as error:
-            if self._is_about_us(error):
-                raise GoneInPassError from error
-            error.add_note(
-                f"either {self._setup.info} is not installed, or it has no status subresource, which a state machine "
-                "needs (subresources.status of the version in its CustomResourceDefinition)"
-            )
+            await self._look_for(error)
             raise
 
+    async def _look_for(self, error: NotFoundError) -> None:
+        """After a 404: is the object gone? A server says the same of a status subresource that a kind lacks.
+
+        Raises:
+            GoneInPassError: It is gone.
+            InvalidStateMachineError: It is there, so what is missing is its status subresource.
+        """
+        info = self._setup.info
+        try:
+            current = await uncached(self._setup.client).find(
+                type(self._cr), self._request.name, namespace=self._request.namespace
+            )
+        except NotFoundError:  # the kind is not there
+            return
+        if current is None or view_of(current).uid != view_of(self._cr).uid:
+            raise GoneInPassError from error
+        fault = (
+            f"kind: {info} has no status subresource on the server, where a machine keeps its state; set "
+            "subresources.status for the version in its CustomResourceDefinition"
+        )
+        raise InvalidStateMachineError(info.kind, [fault]) from error
+
     def _is_about_us(self, error: ApiStatusError) -> bool:
-        """Whether the server speaks of the object in hand; a 404 without a name is about the kind or its status."""
+        """Whether the server speaks of the object in hand."""
         kinds = (self._setup.info.plural, self._setup.info.kind)
         return error.name == self._request.name and (not error.kind or error.kind.split(".")[0] in kinds)
 

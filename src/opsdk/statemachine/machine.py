@@ -145,6 +145,8 @@ class StateMachine(Generic[CR]):
 
         Raises:
             UnknownStateError: Status names a state that the graph does not have.
+            InvalidStateMachineError: The kind has no status subresource on the server.
+            ObjectError: Status is not kept: `get_machine_status` returned a copy, or the CRD's schema lacks a field.
             Exception: What a hook or a condition raised.
         """
         started = anyio.current_time()

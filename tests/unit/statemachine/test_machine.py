@@ -21,6 +21,7 @@ from opsdk.client.finalizers import add_finalizers
 from opsdk.errors import (
     ApiConnectionError,
     ConflictError,
+    InvalidStateMachineError,
     NotFoundError,
     ObjectError,
     ReconcileTimeoutError,
@@ -689,9 +690,27 @@ class TestRaces:
             await client.create(crd)
             widget = await client.create(Widget(metadata=ObjectMeta(name="w", namespace="default"), spec=Spec()))
             machine = StateMachine(Widget, client, "a", {"a": StateHandler()}, event_recorder=bench.events)
-            with pytest.raises(NotFoundError) as raised:
+            with pytest.raises(InvalidStateMachineError, match="has no status subresource on the server"):
                 await machine.reconcile(widget)
-            assert "status subresource" in raised.value.__notes__[0]
+
+    async def test_a_kind_that_was_uninstalled_is_no_object_that_is_gone(self, bench: Bench) -> None:
+        machine = bench.machine({"a": StateHandler()})
+        widget = await bench.get()
+        await bench.client.delete(CustomResourceDefinition, "widgets.demo.example.com")
+        with pytest.raises(NotFoundError):
+            await machine.reconcile(widget)
+
+    async def test_an_object_that_was_made_anew_meanwhile_is_not_the_one_in_hand(self, bench: Bench) -> None:
+        async def enter(widget: Widget) -> None:
+            await bench.client.delete(Widget, "w", namespace="default")
+            await bench.client.create(Widget(metadata=ObjectMeta(name="w", namespace="default"), spec=Spec()))
+            widget.status.note = "of the one before"
+
+        assert (await bench.one_pass(bench.machine({"a": StateHandler(enter=enter)}))).requeue_after in {
+            None,
+            timedelta(0),
+        }
+        assert (await bench.get()).status.state == ""
 
 
 class TestObjectsThatDoNotKeepWhatTheyAreTold:

@@ -25,7 +25,7 @@ from opsdk.testing.apiserver._protobuf import json_request
 from opsdk.testing.apiserver._reads import get_object, list_objects
 from opsdk.testing.apiserver._render import render_document, render_list
 from opsdk.testing.apiserver._serve import ServedApi, serve
-from opsdk.testing.apiserver._status import StatusError, method_not_allowed, unknown_resource
+from opsdk.testing.apiserver._status import StatusError, method_not_allowed, not_found, unknown_resource
 from opsdk.testing.apiserver._watch import Watch, open_watch
 from opsdk.testing.apiserver._writes import Verbs
 
@@ -216,6 +216,8 @@ class ApiServer:
         if call is None or (call.subresource and call.subresource not in call.info.subresources):
             if self._is_builtin_version(request.path):
                 raise unknown_resource()
+            if call is not None and call.name:  # whether or not there is an object of that name
+                raise not_found(call.info, call.name)
             return HttpResponse(status=404, headers={"content-type": _TEXT}, body=b"404 page not found\n")
         code, body = self._dispatch(call)
         return HttpResponse(status=code, headers={"content-type": _JSON}, body=body)
