@@ -14,6 +14,7 @@ __all__ = [
     "EventOutcome",
     "LeaderMeter",
     "MachineMeter",
+    "PersistenceMeter",
     "ReconcileMeter",
     "RestClientMeter",
     "WorkQueueMeter",
@@ -23,6 +24,10 @@ EventOutcome: TypeAlias = Literal["created", "counted", "held", "failed"]
 """What became of an event: a new object, a count on an existing one, a count that the next write carries, or lost."""
 
 _RECONCILE_RESULTS: Final = ("success", "error", "requeue", "requeue_after")
+_UPSERT_RESULTS: Final = ("stored", "not_ready", "conflict", "failed")
+_HOOKS: Final = ("upsert", "delete", "conflict")
+_MAX_REASONS: Final = 32
+_OTHER_REASON: Final = "other"  # no reason is spelt in lower case
 _VERBS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -230,3 +235,52 @@ class MachineMeter:
     def panic(self) -> None:
         """Count an unexpected exception in a hook."""
         self._panics.inc()
+
+
+@final
+class PersistenceMeter:
+    """Reports how one kind is kept in a database; implements the persistence reconciler's `PersistenceObserver`."""
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        upserts: Counter,
+        deletes: Counter,
+        conflicts: Counter,
+        not_ready: Counter,
+        seconds: Histogram,
+    ) -> None:
+        self._kind = kind
+        # All at zero from the start, so that a rate over the first failure is seen.
+        self._upserts = {result: upserts.labels(kind, result) for result in _UPSERT_RESULTS}
+        self._deletes = {result: deletes.labels(kind, result) for result in ("deleted", "failed")}
+        self._conflicts = {result: conflicts.labels(kind, result) for result in ("resolved", "failed")}
+        self._not_ready = not_ready
+        self._reasons: set[str] = set()
+        self._seconds = {hook: seconds.labels(kind, hook) for hook in _HOOKS}
+
+    def hook_finished(self, hook: str, seconds: float, /) -> None:
+        """A hook took so long: `upsert`, `delete` or `conflict`."""
+        self._seconds[hook].observe(seconds)
+
+    def upserted(self, result: str, /) -> None:
+        """Count one upsert: `stored`, `not_ready`, `conflict` or `failed`."""
+        self._upserts[result].inc()
+
+    def deleted(self, result: str, /) -> None:
+        """Count one delete: `deleted` or `failed`."""
+        self._deletes[result].inc()
+
+    def made_way(self, result: str, /) -> None:
+        """Count one conflict: `resolved` or `failed`."""
+        self._conflicts[result].inc()
+
+    def not_ready(self, reason: str, /) -> None:
+        """Count an object that is stored and not ready. The 33rd reason of a kind, and those after it, are `other`."""
+        if reason not in self._reasons:
+            if len(self._reasons) >= _MAX_REASONS:
+                reason = _OTHER_REASON
+            else:
+                self._reasons.add(reason)
+        self._not_ready.labels(self._kind, reason).inc()

@@ -30,6 +30,7 @@ from opsdk.metrics.adapters import (
     EventMeter,
     LeaderMeter,
     MachineMeter,
+    PersistenceMeter,
     ReconcileMeter,
     RestClientMeter,
     WorkQueueMeter,
@@ -209,6 +210,38 @@ class Metrics:
             registry=registry,
         )
 
+        self._upserts = Counter(
+            "opsdk_persistence_upserts_total",
+            "Upserts into the database, by kind and result: stored, not_ready, conflict or failed.",
+            ["kind", "result"],
+            registry=registry,
+        )
+        self._deletes = Counter(
+            "opsdk_persistence_deletes_total",
+            "Deletes from the database, by kind and result: deleted or failed.",
+            ["kind", "result"],
+            registry=registry,
+        )
+        self._conflicts = Counter(
+            "opsdk_persistence_conflicts_total",
+            "Unique constraints that were violated, by kind and what on_conflict did: resolved or failed.",
+            ["kind", "result"],
+            registry=registry,
+        )
+        self._not_ready = Counter(
+            "opsdk_persistence_not_ready_total",
+            "Upserts of objects that are stored and not ready, by kind and reason; many reasons are counted as other.",
+            ["kind", "reason"],
+            registry=registry,
+        )
+        self._hook_time = Histogram(
+            "opsdk_persistence_hook_seconds",
+            "How long the database takes, by kind and hook: upsert, delete or conflict.",
+            ["kind", "hook"],
+            buckets=RECONCILE_SECONDS,
+            registry=registry,
+        )
+
         self.events: Final[EventMeter] = EventMeter(
             Counter(
                 "opsdk_events_total",
@@ -273,6 +306,17 @@ class Metrics:
             passes=self._passes,
             seconds=self._pass_time,
             panics=self._panics,
+        )
+
+    def persistence(self, kind: str, /) -> PersistenceMeter:
+        """The meter of how one kind is kept in a database."""
+        return PersistenceMeter(
+            kind,
+            upserts=self._upserts,
+            deletes=self._deletes,
+            conflicts=self._conflicts,
+            not_ready=self._not_ready,
+            seconds=self._hook_time,
         )
 
     def malformed(self, kind: str, /) -> None:

@@ -33,12 +33,24 @@ _DOCUMENTS = msgspec.json.Decoder(_Document)
 
 
 def worth_a_pass(finalizer: str) -> Predicate[KubeObject]:
-    """Spec, labels, annotations, deletion, coming and going; and our finalizer, when somebody else took it."""
+    """Spec, labels, annotations, deletion, coming and going; and our finalizer, when somebody else took it.
+
+    A kind without generations (a ConfigMap) has no status to write either: of it, every change counts.
+    """
 
     def taken(old: Cached[KubeObject], new: Cached[KubeObject]) -> bool:
         return _has(old, finalizer) and not _has(new, finalizer)
 
-    return generation_changed() | labels_changed() | annotations_changed() | changed(taken, "finalizer_taken")
+    def untold(old: Cached[KubeObject], new: Cached[KubeObject]) -> bool:
+        return not new.header.generation and old.header.resource_version != new.header.resource_version
+
+    return (
+        generation_changed()
+        | labels_changed()
+        | annotations_changed()
+        | changed(taken, "finalizer_taken")
+        | changed(untold, "no_generation")
+    )
 
 
 def _has(cached: Cached[KubeObject], finalizer: str) -> bool:

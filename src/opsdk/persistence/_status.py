@@ -24,13 +24,43 @@ from opsdk.protocols import (
 )
 from opsdk.types import ConditionStatus, Json, JsonObject, JsonPatch, MergePatch
 
-__all__ = ["StatusWrite", "begin_status", "observe_generation", "observed_generation_of", "set_ready", "write_status"]
+__all__ = [
+    "ReadyChange",
+    "StatusWrite",
+    "begin_status",
+    "observe_generation",
+    "observed_generation_of",
+    "set_ready",
+    "write_status",
+]
 
 T = TypeVar("T", bound=KubeObject)
 
 READY: Final = "Ready"
 
 _Generate = Callable[[object], MergePatch | JsonPatch | None]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyChange:
+    """What `set_ready` did to the object in hand. The memo learns of it when it is written, not before.
+
+    Args:
+        changed: Whether Ready's status or reason changed, which is when an event is due.
+        ready: Status and reason now.
+        message_at: When the message became what it is, on the loop's clock; None: it is what it was.
+    """
+
+    changed: bool
+    ready: tuple[str, str]
+    message_at: float | None
+
+    def remember(self, memo: Memo) -> None:
+        """It is written."""
+        memo.ready = self.ready
+        if self.message_at is not None:
+            memo.message_written_at = self.message_at
 
 
 @final
@@ -65,33 +95,28 @@ def observe_generation(obj: KubeObject) -> None:
 
 def set_ready(
     obj: KubeObject, memo: Memo, status: ConditionStatus, reason: str, message: str, *, hold_message: timedelta
-) -> bool:
+) -> ReadyChange:
     """Set the Ready condition, if the object has conditions.
 
     A message that differs on every pass must not cause a write on every pass, each of which would cause the next one:
     with status, reason and generation unchanged, a new message waits until `hold_message` after the last one.
-
-    Returns:
-        Whether Ready's status or reason changed, which is when an event is due.
     """
     generation = view_of(obj).generation
+    ready = (status, reason)
     if not isinstance(obj, StatusConditioner):
-        changed = memo.ready != (status, reason)
-        memo.ready = (status, reason)
-        return changed
+        return ReadyChange(changed=memo.ready != ready, ready=ready, message_at=None)
     conditions = obj.get_status_conditions()
     old = find_condition(conditions, READY)
-    changed = old is None or (old.status, old.reason) != (status, reason)
+    changed = old is None or (old.status, old.reason) != ready
     now = anyio.current_time()
     if old is not None and not changed and old.observedGeneration == generation and old.message != message:
         written = memo.message_written_at
         if written is not None and now - written < hold_message.total_seconds():
-            return False
-    if set_condition(
+            return ReadyChange(changed=False, ready=ready, message_at=None)
+    touched = set_condition(
         conditions, type=READY, status=status, reason=reason, message=message, observed_generation=generation
-    ):
-        memo.message_written_at = now
-    return changed
+    )
+    return ReadyChange(changed=changed, ready=ready, message_at=now if touched else None)
 
 
 async def write_status(client: Client, obj: T, write: StatusWrite[T]) -> None:

@@ -6,7 +6,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, final
 
@@ -24,7 +23,8 @@ from opsdk.errors import (
 )
 from opsdk.events import Recorder
 from opsdk.models import resource_of, view_of
-from opsdk.persistence._hooks import Hook, HookCaller
+from opsdk.persistence._calls import ConflictRecognizer, Hooks
+from opsdk.persistence._hooks import Hook
 from opsdk.persistence._memory import Memo, Memory
 from opsdk.persistence._not_ready import find_not_ready
 from opsdk.persistence._partial import partial_kind
@@ -37,36 +37,20 @@ from opsdk.persistence._status import (
     write_status,
 )
 from opsdk.persistence._unique import is_unique_violation
+from opsdk.persistence.delays import RetryDelays
+from opsdk.persistence.observer import NoObserver, PersistenceObserver
 from opsdk.protocols import Client, EventRecorder, KeySink, KubeObject
 from opsdk.types import LabelSelector, Request, Result
 
-__all__ = ["ConflictRecognizer", "PersistenceReconciler"]
+__all__ = ["PersistenceReconciler"]
 
 T = TypeVar("T", bound=KubeObject)
 
-ConflictRecognizer = Callable[[Exception], bool]
-"""Says whether what `on_upsert` raised is the violation of a unique constraint."""
-
-logger = logging.getLogger(__name__)
-
-FAILURE_RETRY: Final = timedelta(minutes=2)
-"""After a failed hook."""
-CONFLICT_RETRY: Final = timedelta(seconds=15)
-"""After `on_conflict` has made way."""
-CONFLICT_FAILURE_RETRY: Final = timedelta(minutes=5)
-"""After `on_conflict` has failed."""
+_logger = logging.getLogger(__name__)
 
 _QUALIFIED_NAME = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Hooks(Generic[T]):
-    on_upsert: Hook[T]
-    on_delete: Hook[str]
-    on_conflict: Hook[T] | None
-    is_conflict: ConflictRecognizer
+_MAX_REASON: Final = 1024
 
 
 @final
@@ -90,11 +74,14 @@ class PersistenceReconciler(Generic[T]):
         recorder: Where events go. Default: a recorder of its own that writes through `client`.
         reports_malformed: Whether an event is recorded about an object that does not fit its model. Not needed where
             the caches report them.
+        retries: When an object is tried again.
+        timeout: A hook that takes longer is cancelled and has failed. Default: none.
         threads: How many hooks that are plain functions may run at once.
-        redact: Is given each error text before it goes into status, and returns what may be seen of it.
+        redact: Is given each error text before it goes anywhere, and returns what may be seen of it.
+        observer: Is told what happens, for metrics.
 
     Raises:
-        ValueError: `finalizer` is empty or no qualified name.
+        ValueError: `finalizer` is empty or no qualified name, or `timeout` not positive.
     """
 
     def __init__(
@@ -110,8 +97,11 @@ class PersistenceReconciler(Generic[T]):
         uncached: Client | None = None,
         recorder: EventRecorder | None = None,
         reports_malformed: bool = True,
+        retries: RetryDelays | None = None,
+        timeout: timedelta | None = None,
         threads: int = 8,
         redact: Callable[[str], str] | None = None,
+        observer: PersistenceObserver | None = None,
     ) -> None:
         if not _QUALIFIED_NAME.fullmatch(finalizer):
             raise ValueError(
@@ -126,13 +116,17 @@ class PersistenceReconciler(Generic[T]):
         self._reports_malformed = reports_malformed
         self._recorder = recorder if recorder is not None else Recorder(client, component="opsdk")
         self._redact = redact
-        self._hooks = _Hooks(
+        self._retries = retries if retries is not None else RetryDelays()
+        self._observer: PersistenceObserver = observer if observer is not None else NoObserver()
+        self._hooks = Hooks[T](
             on_upsert=on_upsert,
             on_delete=on_delete,
             on_conflict=on_conflict,
             is_conflict=is_conflict or is_unique_violation,
+            threads=threads,
+            timeout=timeout,
+            observer=self._observer,
         )
-        self._caller = HookCaller(threads)
         self._memory = Memory()
         self._lock = threading.Lock()
         self._sink: KeySink[Request] | None = None
@@ -206,16 +200,20 @@ class PersistenceReconciler(Generic[T]):
         observed = observed_generation_of(obj)
         write = begin_status(self._client, obj)
         try:
-            await self._caller.call(request, self._hooks.on_upsert, obj)
+            await self._hooks.upsert(request, obj)
         except Exception as error:  # noqa: BLE001 - whatever a hook raises is told in status
             not_ready = find_not_ready(error)
             if not_ready is None:
-                return await self._upsert_failed(request, obj, memo, write, error)
-            if not _REASON.fullmatch(not_ready.reason):
-                wrong = ValueError(f"NotReadyError: reason {not_ready.reason!r} is not one CamelCase word")
+                return await self._not_stored(request, obj, memo, write, error)
+            if not _REASON.fullmatch(not_ready.reason) or len(not_ready.reason) > _MAX_REASON:
+                wrong = ValueError(f"NotReadyError: reason {not_ready.reason[:80]!r} is not one CamelCase word")
                 wrong.__cause__ = error
+                self._observer.upserted("failed")
                 return await self._fail(obj, memo, write, "PersistFailed", wrong)
+            self._observer.upserted("not_ready")
+            self._observer.not_ready(not_ready.reason)
             return await self._stored(obj, memo, write, observed, not_ready)
+        self._observer.upserted("stored")
         return await self._stored(obj, memo, write, observed, None)
 
     async def _stored(
@@ -223,42 +221,47 @@ class PersistenceReconciler(Generic[T]):
     ) -> Result:
         """The row is there: say so in status, then in events."""
         observe_generation(obj)
+        after = None if not_ready is None else not_ready.requeue_after
         message = "" if not_ready is None else self._shown(not_ready.message)
         if not_ready is None:
-            set_ready(obj, memo, "True", "Synced", "", hold_message=FAILURE_RETRY)
-            changed = False
+            change = set_ready(obj, memo, "True", "Synced", "", hold_message=self._retries.failure)
         else:
-            logger.debug("%s %s is not ready: %s", self._info.kind, view_of(obj).name, not_ready)
-            changed = set_ready(obj, memo, "False", not_ready.reason, message, hold_message=FAILURE_RETRY)
+            _logger.debug("%s %s is not ready: %s: %s", self._info.kind, view_of(obj).name, not_ready.reason, message)
+            hold = max(self._retries.failure, after or timedelta(0))
+            change = set_ready(obj, memo, "False", not_ready.reason, message, hold_message=hold)
         await write_status(self._client, obj, write)
+        change.remember(memo)
         announcement = _announcement(memo, observed, view_of(obj).generation or 0)
         if announcement is not None:
             done = "stored" if announcement == "Created" else "stored as changed"
             await self._recorder.record(obj, "Normal", announcement, f"{self._info.kind} {done}")
-        if changed and not_ready is not None:
+        if change.changed and not_ready is not None:
             await self._recorder.record(obj, "Warning", not_ready.reason, message or not_ready.reason)
-        return Result(requeue_after=None if not_ready is None else not_ready.requeue_after)
+        return Result(requeue_after=after)
 
-    async def _upsert_failed(
+    async def _not_stored(
         self, request: Request, obj: T, memo: Memo, write: StatusWrite[T], error: Exception
     ) -> Result:
-        make_way = self._hooks.on_conflict
-        if make_way is None or not self._hooks.is_conflict(error):
+        on_conflict = self._hooks.conflict_hook(error)
+        if on_conflict is None:
+            self._observer.upserted("failed")
             return await self._fail(obj, memo, write, "PersistFailed", error)
-        logger.info("%s %s: unique constraint violated, making way: %s", self._info.kind, request, error)
+        self._observer.upserted("conflict")
+        shown = self._shown(str(error))
+        _logger.info("%s %s: unique constraint violated, making way: %s", self._info.kind, request, shown)
         try:
-            await self._caller.call(request, make_way, obj)
+            await self._hooks.make_way(request, on_conflict, obj)
         except Exception as second:  # noqa: BLE001 - whatever a hook raises is told in status
             both = ExceptionGroup("on_upsert met a violated unique constraint, and on_conflict failed", [error, second])
-            return await self._fail(
-                obj, memo, write, "PersistFailed", both, text=f"on_conflict: {second}", retry=CONFLICT_FAILURE_RETRY
-            )
-        return Result(requeue_after=CONFLICT_RETRY)
+            text = f"on_conflict: {str(second) or type(second).__name__}"
+            retry = self._retries.conflict_failure
+            return await self._fail(obj, memo, write, "PersistFailed", both, text=text, retry=retry)
+        return Result(requeue_after=self._retries.conflict)
 
     async def _delete(self, request: Request, obj: T, memo: Memo) -> Result:
         write = begin_status(self._client, obj)
         try:
-            await self._caller.call(request, self._hooks.on_delete, view_of(obj).uid or "")
+            await self._hooks.delete(request, view_of(obj).uid or "")
         except Exception as error:  # noqa: BLE001 - whatever a hook raises is told in status
             return await self._fail(obj, memo, write, "DeleteFailed", error)
         await self._let_go(request, obj)
@@ -278,21 +281,27 @@ class PersistenceReconciler(Generic[T]):
         error: Exception,
         *,
         text: str = "",
-        retry: timedelta = FAILURE_RETRY,
+        retry: timedelta | None = None,
     ) -> Result:
         """Record a failure in status and raise it, to be retried when it says, else after `retry`."""
+        retry = self._retries.failure if retry is None else retry
         message = self._shown(text or str(error) or type(error).__name__)
-        changed = set_ready(obj, memo, "False", reason, message, hold_message=retry)
+        change = set_ready(obj, memo, "False", reason, message, hold_message=retry)
         try:
             await write_status(self._client, obj, write)
         except Exception as second:  # noqa: BLE001 - whatever a hook raises is told in status
             both = ExceptionGroup(f"{reason}, and its status could not be written", [error, second])
             raise RetryError(f"{reason}: {message}; status: {second}", requeue_after=retry) from both
-        if changed:
+        change.remember(memo)
+        if change.changed:
             await self._recorder.record(obj, "Warning", reason, message)
-        if isinstance(error, TerminalError | RetryError):
-            raise error
-        raise RetryError(f"{reason}: {message}", requeue_after=retry) from error
+        match error:
+            case TerminalError():
+                raise TerminalError(f"{reason}: {message}") from error
+            case RetryError():
+                raise RetryError(f"{reason}: {message}", requeue_after=error.requeue_after) from error
+            case _:
+                raise RetryError(f"{reason}: {message}", requeue_after=retry) from error
 
     async def _malformed(self, request: Request, error: DecodeError) -> Result:
         """The object does not fit its model. Its metadata does, which is enough to delete it."""
@@ -304,11 +313,11 @@ class PersistenceReconciler(Generic[T]):
         if view.deletionTimestamp is not None:
             if has_finalizer(partial, self._finalizer):
                 try:
-                    await self._caller.call(request, self._hooks.on_delete, view.uid or "")
+                    await self._hooks.delete(request, view.uid or "")
                 except Exception as failure:
                     message = self._shown(str(failure) or type(failure).__name__)
                     await self._recorder.record(partial, "Warning", "DeleteFailed", message)
-                    raise RetryError(f"DeleteFailed: {message}", requeue_after=FAILURE_RETRY) from failure
+                    raise RetryError(f"DeleteFailed: {message}", requeue_after=self._retries.failure) from failure
                 await self._let_go(request, partial)
             return Result()
         memo = self._memory.of(request, view.uid or "")

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from typing_extensions import TypeVar
 
 from opsdk.cache import Informers
 from opsdk.controller import ControllerBuilder
+from opsdk.models import resource_of
+from opsdk.persistence._calls import ConflictRecognizer
 from opsdk.persistence._changes import worth_a_pass
 from opsdk.persistence._hooks import Hook
-from opsdk.persistence.reconciler import ConflictRecognizer, PersistenceReconciler
+from opsdk.persistence.delays import RetryDelays
+from opsdk.persistence.observer import PersistenceMetrics
+from opsdk.persistence.reconciler import PersistenceReconciler
 from opsdk.protocols import Client, EventRecorder, KubeObject
 
 __all__ = ["PersistenceHost", "setup_reconciler"]
 
 T = TypeVar("T", bound=KubeObject)
+
+DEFAULT_CONCURRENCY: Final = 4
+"""Hooks wait for a database. With one worker, a slow one would keep all other objects waiting."""
 
 
 class PersistenceHost(Protocol):
@@ -43,6 +50,11 @@ class PersistenceHost(Protocol):
         """Where events go."""
         ...
 
+    @property
+    def metrics(self) -> PersistenceMetrics:
+        """Where to report to."""
+        ...
+
     def controller(self, kind: type[T], /) -> ControllerBuilder[T]:
         """A builder of a controller of `kind`."""
         ...
@@ -58,7 +70,8 @@ def setup_reconciler(
     on_conflict: Hook[T] | None = None,
     finalizer: str,
     is_conflict: ConflictRecognizer | None = None,
-    max_concurrent: int = 1,
+    retries: RetryDelays | None = None,
+    max_concurrent: int = DEFAULT_CONCURRENCY,
     timeout: timedelta | None = None,
     threads: int = 8,
     redact: Callable[[str], str] | None = None,
@@ -70,8 +83,9 @@ def setup_reconciler(
     a Normal `Deleted` event is recorded. Passes are caused by changes of spec, labels, annotations and deletion, by
     `enqueue` and `resync`, and by retries; never by writes to status.
 
-    Hooks may be coroutine functions, or plain functions, which run in worker threads. They must be idempotent. What
-    they raise:
+    Hooks may be coroutine functions, or plain functions, which run in worker threads. They must be idempotent. Those of
+    one object never overlap, also when it is deleted and created anew; those of different objects do, `max_concurrent`
+    at a time. What they raise:
 
     - `NotReadyError`, also as a cause or in a group: the row is stored. Ready=False with its reason; no failure, and no
       retry unless it names a time.
@@ -93,10 +107,13 @@ def setup_reconciler(
         finalizer: The finalizer that holds an object until `on_delete` has succeeded.
         is_conflict: What counts as a violated unique constraint. Default: `is_unique_violation`, which knows SQLite,
             asyncpg, psycopg, MySQL's drivers and SQLAlchemy.
-        max_concurrent: How many objects may be worked on at once. Default 1.
-        timeout: A pass that takes longer is cancelled and has failed. Default: none.
+        retries: When an object is tried again. Default: as above.
+        max_concurrent: How many objects may be worked on at once. Default 4, so that a slow hook does not keep all
+            other objects waiting; 1 for hooks that must not run at the same time.
+        timeout: A hook that takes longer is cancelled and has failed, like one that raises TimeoutError. The thread of
+            a plain function cannot be cancelled; it is left behind. Default: none.
         threads: How many hooks that are plain functions may run at once. Default 8.
-        redact: Is given each error text before it goes into status, and returns what may be seen of it.
+        redact: Is given each error text before it goes into status, events or logs, and returns what may be seen of it.
 
     Returns:
         The reconciler, for `enqueue` and `resync`.
@@ -115,9 +132,12 @@ def setup_reconciler(
         is_conflict=is_conflict,
         recorder=manager.recorder,
         reports_malformed=manager.informers.malformed is None,
+        retries=retries,
+        timeout=timeout,
         threads=threads,
         redact=redact,
+        observer=manager.metrics.persistence(resource_of(kind).kind),
     )
     builder = manager.controller(kind).predicates(worth_a_pass(finalizer))
-    reconciler.attach(builder.options(max_concurrent=max_concurrent, timeout=timeout).complete(reconciler))
+    reconciler.attach(builder.options(max_concurrent=max_concurrent).complete(reconciler))
     return reconciler

@@ -12,6 +12,7 @@ from opsdk.controller.metrics import ControllerMetrics, ReconcileMetrics, Reconc
 from opsdk.events import EventObserver
 from opsdk.manager.election import LeaderObserver
 from opsdk.metrics import Metrics
+from opsdk.persistence import PersistenceMetrics, PersistenceObserver
 from opsdk.statemachine import MachineObserver
 from opsdk.workqueue import WorkQueue, WorkQueueMetrics
 
@@ -29,9 +30,11 @@ def test_meters_fit_the_protocols_of_those_who_report() -> None:
     queue: WorkQueueMetrics = controller_metrics.workqueue("widget")
     requests: RequestObserver = metrics.rest_client
     machine: MachineObserver = metrics.machine("Widget")
+    persistence_metrics: PersistenceMetrics = metrics
+    persistence: PersistenceObserver = persistence_metrics.persistence("Widget")
     events: EventObserver = metrics.events
     leader: LeaderObserver = metrics.leader("op")
-    assert all((reconcile, queue, requests, machine, events, leader))
+    assert all((reconcile, queue, requests, machine, persistence, events, leader))
 
 
 @pytest.mark.parametrize(

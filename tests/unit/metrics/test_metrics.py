@@ -77,6 +77,7 @@ def test_q09_no_label_set_grows_with_objects_or_with_what_they_say() -> None:
     metrics = Metrics()
     machine = metrics.machine("Widget", ["new", "running"])
     census = metrics.census("Widget", ["new", "running"])
+    persistence = metrics.persistence("Widget")
 
     def one_object(number: int) -> None:
         census.put(f"uid-{number}", state=f"state-{number}", lagging=False, deleting=False)
@@ -85,15 +86,43 @@ def test_q09_no_label_set_grows_with_objects_or_with_what_they_say() -> None:
         machine.pass_finished("success", 0.1)
         machine.panic()
         metrics.events.event("Normal", "created")
+        persistence.not_ready(f"Reason{number}")
         metrics.malformed("Widget")
         metrics.rest_client.observe(verb=f"VERB{number}", host="api", code=f"code {number}", seconds=0.1)
 
-    for number in range(10):
+    for number in range(40):
         one_object(number)
-    after_ten = series(metrics)
-    for number in range(10, 1000):
+    after_forty = series(metrics)
+    for number in range(40, 1000):
         one_object(number)
-    assert series(metrics) == after_ten
+    assert series(metrics) == after_forty
+
+
+def test_what_the_database_is_asked_is_counted_by_kind_and_result() -> None:
+    metrics = Metrics()
+    persistence = metrics.persistence("Role")
+    assert value(metrics, "opsdk_persistence_upserts_total", kind="Role", result="failed") == 0  # before the first
+    persistence.upserted("stored")
+    persistence.upserted("conflict")
+    persistence.made_way("resolved")
+    persistence.deleted("failed")
+    persistence.hook_finished("upsert", 0.5)
+    assert value(metrics, "opsdk_persistence_upserts_total", kind="Role", result="stored") == 1
+    assert value(metrics, "opsdk_persistence_upserts_total", kind="Role", result="conflict") == 1
+    assert value(metrics, "opsdk_persistence_conflicts_total", kind="Role", result="resolved") == 1
+    assert value(metrics, "opsdk_persistence_deletes_total", kind="Role", result="failed") == 1
+    assert value(metrics, "opsdk_persistence_hook_seconds_sum", kind="Role", hook="upsert") == 0.5
+
+
+def test_reasons_beyond_the_first_thirty_two_are_counted_as_other() -> None:
+    metrics = Metrics()
+    persistence = metrics.persistence("Role")
+    for number in range(35):
+        persistence.not_ready(f"Reason{number}")
+    persistence.not_ready("Reason0")
+    assert value(metrics, "opsdk_persistence_not_ready_total", kind="Role", reason="Reason0") == 2
+    assert value(metrics, "opsdk_persistence_not_ready_total", kind="Role", reason="Reason32") is None
+    assert value(metrics, "opsdk_persistence_not_ready_total", kind="Role", reason="other") == 3
 
 
 def test_metrics_are_served_in_the_format_that_the_scraper_asks_for() -> None:

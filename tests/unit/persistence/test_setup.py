@@ -7,19 +7,20 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import cast
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 import pytest
 from lightkube.models.meta_v1 import Condition, ObjectMeta
-from lightkube.resources.core_v1 import Event
+from lightkube.resources.core_v1 import ConfigMap, Event
 from pydantic import Field
 
 from opsdk.errors import NotReadyError
 from opsdk.manager import Manager, ManagerOptions
 from opsdk.models import Conditions, CustomResource, Model, find_condition
-from opsdk.persistence import Hook, PersistenceReconciler, setup_reconciler
+from opsdk.persistence import Hook, PersistenceReconciler, RetryDelays, setup_reconciler
 from opsdk.protocols import Client
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch
@@ -85,25 +86,49 @@ def manager_on(server: ApiServer) -> Manager:
     return Manager(options, client=server.client())
 
 
-def set_up(manager: Manager, rows: Rows, on_conflict: Hook[Role] | None = None) -> PersistenceReconciler[Role]:
+def duplicate() -> sqlite3.IntegrityError:
+    error = sqlite3.IntegrityError("UNIQUE constraint failed: roles.name")
+    error.sqlite_errorcode = sqlite3.SQLITE_CONSTRAINT_UNIQUE
+    return error
+
+
+def set_up(
+    manager: Manager, rows: Rows, on_conflict: Hook[Role] | None = None, retries: RetryDelays | None = None
+) -> PersistenceReconciler[Role]:
     return setup_reconciler(
-        manager, Role, on_upsert=rows.persist, on_delete=rows.delete, on_conflict=on_conflict, finalizer=FINALIZER
+        manager,
+        Role,
+        on_upsert=rows.persist,
+        on_delete=rows.delete,
+        on_conflict=on_conflict,
+        finalizer=FINALIZER,
+        retries=retries,
     )
 
 
 @asynccontextmanager
 async def running(
-    rows: Rows, on_conflict: Hook[Role] | None = None
+    rows: Rows, on_conflict: Hook[Role] | None = None, retries: RetryDelays | None = None
 ) -> AsyncGenerator[tuple[Client, PersistenceReconciler[Role]]]:
     async with ApiServer() as server:
         await server.install(Role)
         manager = manager_on(server)
-        roles = set_up(manager, rows, on_conflict)
+        roles = set_up(manager, rows, on_conflict, retries)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manager.start)
             await anyio.sleep(1)
             yield server.client(), roles
             manager.stop()
+
+
+def patches(manager: Manager) -> float:
+    """How many patches the manager has sent."""
+    return sum(
+        sample.value
+        for family in manager.metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == "rest_client_requests_total" and sample.labels["method"] == "PATCH"
+    )
 
 
 async def ready(client: Client, name: str = "ops") -> tuple[str, str]:
@@ -133,9 +158,7 @@ async def test_a_failure_is_really_retried_after_two_minutes() -> None:
 
 async def test_a_violated_constraint_is_really_retried_after_fifteen_seconds() -> None:
     rows = Rows()
-    duplicate = sqlite3.IntegrityError("UNIQUE constraint failed: roles.name")
-    duplicate.sqlite_errorcode = sqlite3.SQLITE_CONSTRAINT_UNIQUE
-    rows.error = lambda _: duplicate if len(rows.times) < 3 else None
+    rows.error = lambda _: duplicate() if len(rows.times) < 3 else None
     async with running(rows, rows.make_way) as (client, _):
         await client.create(role())
         await anyio.sleep(100)
@@ -244,7 +267,7 @@ async def test_a_stopping_manager_waits_for_a_hook_in_a_thread() -> None:
         assert stored.status.observed_generation == 1
 
 
-async def test_a_pass_beyond_its_timeout_has_failed_and_is_tried_again() -> None:
+async def test_a_hook_beyond_its_timeout_has_failed_like_any_other() -> None:
     calls: list[float] = []
 
     async def persist(role: Role) -> None:
@@ -262,10 +285,157 @@ async def test_a_pass_beyond_its_timeout_has_failed_and_is_tried_again() -> None
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manager.start)
-            await anyio.sleep(30)
+            await anyio.sleep(100)
+            assert len(calls) == 1
+            assert await ready(server.client()) == ("False", "PersistFailed")
+            await anyio.sleep(100)
+            assert round(calls[1] - calls[0]) == 125
+            assert await ready(server.client()) == ("True", "Synced")
             manager.stop()
-        assert len(calls) == 2
-        assert await ready(server.client()) == ("True", "Synced")
+
+
+async def test_a_slow_hook_does_not_keep_other_objects_waiting() -> None:
+    stored: list[str] = []
+
+    async def persist(role: Role) -> None:
+        if role.metadata.name == "slow":
+            await anyio.sleep(1000)
+        stored.append(role.metadata.name or "")
+
+    async with ApiServer() as server:
+        await server.install(Role)
+        await server.client().create(role("slow"))
+        manager = manager_on(server)
+        setup_reconciler(manager, Role, on_upsert=persist, on_delete=Rows().delete, finalizer=FINALIZER)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await anyio.sleep(10)
+            await server.client().create(role("quick"))
+            await anyio.sleep(10)
+            assert stored == ["quick"]
+            await anyio.sleep(1000)
+            assert stored == ["quick", "slow"]
+            manager.stop()
+
+
+async def test_the_delays_can_be_others() -> None:
+    rows = Rows()
+    rows.error = lambda _: ValueError("away")
+    retries = RetryDelays(failure=timedelta(seconds=7))
+    async with running(rows, retries=retries) as (client, _):
+        await client.create(role())
+        await anyio.sleep(30)
+        assert rows.delays == [7, 7, 7, 7]
+
+
+@pytest.mark.parametrize("name", ["failure", "conflict", "conflict_failure"])
+def test_a_delay_that_would_be_a_hot_loop_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is"):
+        RetryDelays(**{name: timedelta(0)})
+
+
+async def test_a_thousand_failing_objects_write_status_no_more_often_than_they_are_retried() -> None:
+    rows = Rows()
+    rows.error = lambda _: ValueError(f"failure number {len(rows.times)}")
+    async with ApiServer() as server:
+        await server.install(Role)
+        manager = manager_on(server)
+        set_up(manager, rows)
+        for number in range(1000):
+            await server.client().create(role(f"role-{number}"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await anyio.sleep(245)
+            manager.stop()
+    assert len(rows.times) == 3000  # at once, and after each two minutes
+    assert patches(manager) == 1000 + 3000  # the finalizers, and what each retry had to say
+
+
+async def test_a_thousand_objects_whose_text_changes_on_every_pass_write_once() -> None:
+    rows = Rows()
+    rows.error = lambda _: NotReadyError("ScopeNotFound", f"attempt {len(rows.times)}")
+    async with running(rows) as (client, roles):
+        for number in range(1000):
+            await client.create(role(f"role-{number}"))
+        await anyio.sleep(30)
+        assert len(rows.times) == 1000
+        listed = await client.list(Role, namespace="default")
+        before = {found.metadata.name: found.metadata.resourceVersion for found in listed}
+        await roles.resync()
+        await anyio.sleep(10)
+        assert len(rows.times) == 2000
+        listed = await client.list(Role, namespace="default")
+        assert {found.metadata.name: found.metadata.resourceVersion for found in listed} == before
+
+
+async def test_metrics_tell_what_the_database_was_asked() -> None:
+    rows = Rows()
+    async with ApiServer() as server:
+        await server.install(Role)
+        client = server.client()
+        manager = manager_on(server)
+        roles = set_up(manager, rows, rows.make_way)
+
+        def count(name: str, **labels: str) -> float | None:
+            return manager.metrics.registry.get_sample_value(f"opsdk_persistence_{name}", {"kind": "Role", **labels})
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await anyio.sleep(1)
+            await client.create(role())
+            await anyio.sleep(1)
+            assert count("upserts_total", result="stored") == 1
+            rows.error = lambda _: NotReadyError("ScopeNotFound")
+            roles.enqueue("default", "ops")
+            await anyio.sleep(1)
+            assert count("upserts_total", result="not_ready") == 1
+            assert count("not_ready_total", reason="ScopeNotFound") == 1
+            rows.error = lambda _: duplicate()
+            roles.enqueue("default", "ops")
+            await anyio.sleep(1)
+            assert count("upserts_total", result="conflict") == 1
+            assert count("conflicts_total", result="resolved") == 1
+            rows.error = lambda _: ValueError("away")
+            roles.enqueue("default", "ops")
+            await anyio.sleep(1)
+            assert count("upserts_total", result="failed") == 1
+            await client.delete(Role, "ops", namespace="default")
+            await anyio.sleep(1)
+            assert count("deletes_total", result="deleted") == 1
+            assert count("hook_seconds_count", hook="upsert") == 4
+            assert count("hook_seconds_count", hook="conflict") == 1
+            assert count("hook_seconds_count", hook="delete") == 1
+            manager.stop()
+
+
+async def test_a_kind_without_generations_is_looked_at_when_its_data_changes() -> None:
+    stored: list[dict[str, str]] = []
+
+    async def persist(config: ConfigMap) -> None:
+        stored.append(cast("dict[str, str]", config.data))
+
+    deleted: list[str] = []
+
+    async def delete(uid: str) -> None:
+        deleted.append(uid)
+
+    async with ApiServer() as server:
+        client = server.client()
+        await client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default"), data={"a": "1"}))
+        manager = manager_on(server)
+        setup_reconciler(manager, ConfigMap, on_upsert=persist, on_delete=delete, finalizer=FINALIZER)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await anyio.sleep(1)
+            await client.patch(ConfigMap, "c", MergePatch({"data": {"a": "2"}}), namespace="default")
+            await anyio.sleep(60)
+            assert stored[-1] == {"a": "2"}
+            assert len(stored) <= 3  # once more for our own finalizer, and not for ever
+            await client.delete(ConfigMap, "c", namespace="default")
+            await anyio.sleep(1)
+            assert len(deleted) == 1
+            assert await client.find(ConfigMap, "c", namespace="default") is None
+            manager.stop()
 
 
 async def test_resync_looks_at_all_that_match() -> None:
