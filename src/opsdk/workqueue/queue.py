@@ -287,7 +287,8 @@ class WorkQueue(Generic[K]):
             self._kick()
         elif not self._kicked:
             self._kicked = True
-            loop.call_soon(self._kick_from_afar)
+            if not loop.call_soon(self._kick_from_afar):
+                self._kicked = False  # that loop has ended, and the next one must hear of what comes
 
     def _kick_from_afar(self) -> None:
         self._kicked = False
@@ -301,7 +302,10 @@ class WorkQueue(Generic[K]):
             next_at = self._timers.next_at()
         for _ in range(min(len(self._waiters), int(min(work, len(self._waiters))))):
             self._wake_one()
-        if self._timekeeper is not None and next_at < self._timekeeper.deadline:
+        if self._timekeeper is None:
+            if next_at < math.inf:
+                self._wake_one()  # the one that watched the time has a key now; the one that is woken goes on watching
+        elif next_at < self._timekeeper.deadline:
             self._timekeeper.deadline = next_at
 
     def _wake_one(self) -> None:

@@ -410,3 +410,26 @@ async def test_q11_ten_thousand_keys_that_came_and_went_leave_nothing_behind() -
 
 def test_a_queue_is_true_even_when_it_is_empty() -> None:
     assert WorkQueue[str]("q")
+
+
+async def test_a_delay_is_kept_although_the_worker_that_watched_the_time_is_busy() -> None:
+    queue = WorkQueue[str]("q")
+    leased: list[tuple[str, float]] = []
+
+    async def work() -> None:
+        while True:
+            async with queue.lease() as key:
+                leased.append((key, anyio.current_time() - began))
+                await anyio.sleep(600 if key == "slow" else 0)
+
+    async with anyio.create_task_group() as tasks:
+        began = anyio.current_time()
+        tasks.start_soon(work)
+        tasks.start_soon(work)
+        await anyio.sleep(1)
+        queue.add("slow")  # taken by the one that came first, and watches the time
+        await anyio.sleep(1)
+        queue.add_after("soon", of(3))
+        await anyio.sleep(100)
+        tasks.cancel_scope.cancel()
+    assert leased == [("slow", pytest.approx(1, abs=0.01)), ("soon", pytest.approx(5, abs=0.01))]
