@@ -54,11 +54,14 @@ class Connection:
         self._idle_since = anyio.current_time()
         return True
 
+    @property
+    def expired(self) -> bool:
+        """Whether it has been idle for too long."""
+        return anyio.current_time() - self._idle_since > _KEPT_ALIVE_SECONDS
+
     def stale(self) -> bool:
-        """Whether it has been idle for too long, or the server has closed it: a server does not speak first."""
-        if anyio.current_time() - self._idle_since > _KEPT_ALIVE_SECONDS:
-            return True
-        return self._socket is not None and _readable(self._socket)
+        """Whether it is expired, or the server has closed it: a server does not speak first."""
+        return self.expired or (self._socket is not None and _readable(self._socket))
 
     async def close(self) -> None:
         with anyio.CancelScope(shield=True):

@@ -177,8 +177,10 @@ class LeanTransport:
             or not connection.start_next_cycle()
         ):
             await connection.close()
-        else:
-            self._idle.append(connection)
+            return
+        self._idle.append(connection)
+        while self._idle and self._idle[0].expired:  # the one used least recently
+            await self._idle.pop(0).close()
 
     async def _take_idle(self) -> Connection | None:
         while self._idle:
