@@ -1,4 +1,5 @@
-"""The one thing that anyio's public calls do not offer: waking a loop from any thread without waiting for it.
+"""What anyio's public calls do not offer: waking a loop from any thread without waiting for it, and telling a
+cancellation from a stray exception of that type.
 
 This module is the only one of the library, besides `opsdk.testing`, that knows asyncio and trio by name.
 """
@@ -6,9 +7,11 @@ This module is the only one of the library, besides `opsdk.testing`, that knows 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, final
 
 import anyio
@@ -17,7 +20,7 @@ import anyio.lowlevel
 if TYPE_CHECKING:
     import trio
 
-__all__ = ["LoopHandle", "ThreadWaker", "current_loop"]
+__all__ = ["LoopHandle", "ThreadWaker", "current_loop", "no_stray_cancellation"]
 
 
 class LoopHandle(Protocol):
@@ -54,6 +57,38 @@ def current_loop() -> LoopHandle:
         if trio.lowlevel.in_trio_run():
             return _TrioLoop(trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock())
     return _AsyncioLoop(asyncio.get_running_loop())
+
+
+@contextmanager
+def no_stray_cancellation(what: str) -> Generator[None]:
+    """Let a cancellation through only if this code really is being cancelled.
+
+    On asyncio, awaiting a future or task that somebody cancelled raises the very exception by which tasks are
+    cancelled. A task that ends with it is taken to have been cancelled, and nobody would ever hear that it ended.
+
+    Args:
+        what: Whose code the body is, for the error.
+
+    Raises:
+        RuntimeError: In place of a cancellation that nobody asked for.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, anyio.get_cancelled_exc_class()) and not _is_being_cancelled():
+            msg = f"{what} ended as if it had been cancelled, but nobody did: it awaited something that was cancelled"
+            raise RuntimeError(msg) from error
+        raise
+
+
+def _is_being_cancelled() -> bool:
+    if anyio.current_effective_deadline() == -math.inf:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # trio
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 @final

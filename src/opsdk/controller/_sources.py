@@ -7,12 +7,13 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Generic, Protocol, TypeAlias, final
+from typing import Final, Generic, Protocol, TypeAlias, final
 
 import anyio
 import anyio.lowlevel
 from typing_extensions import TypeIs, TypeVar
 
+from opsdk._backend import no_stray_cancellation
 from opsdk.cache import Cached, Change, Header, Informer, ObjectAdded, ObjectDeleted, ObjectModified
 from opsdk.controller._self_trigger import SelfTriggerDetector
 from opsdk.controller.predicates import Predicate
@@ -35,6 +36,9 @@ KeyStream: TypeAlias = AsyncIterable[Request] | Callable[[KeySink[Request]], Awa
 """Keys as they come: an async iterable of them, or an async function that puts them where it is told."""
 
 logger = logging.getLogger(__name__)
+
+_CLOSING_SECONDS: Final = 5.0
+"""How long a stream may take to close when the controller is cancelled."""
 
 
 class Syncing(Protocol):
@@ -68,6 +72,20 @@ def _sides(change: Change[T]) -> tuple[Cached[T], ...]:
             return (old,)
 
 
+def _wanted(predicates: Sequence[Predicate[T]], change: Change[T], controller: str) -> bool:
+    """Whether all say yes. One that raises is logged and says yes: a reconcile too many does no harm, a lost one does."""
+    for predicate in predicates:
+        try:
+            if not predicate(change):
+                return False
+        except Exception:
+            request = _sides(change)[-1].header.request
+            logger.exception(
+                "controller %s: %r failed for %s, which is reconciled all the same", controller, predicate, request
+            )
+    return True
+
+
 def _priority(change: Change[T]) -> Priority:
     return Priority.LOW if isinstance(change, ObjectAdded) and change.initial else Priority.HIGH
 
@@ -92,10 +110,12 @@ class PrimarySource(Generic[T]):
         informers: Sequence[Informer[T]],
         predicates: Sequence[Predicate[T]],
         detector: SelfTriggerDetector[T],
+        controller: str,
     ) -> None:
         self.informers = informers
         self._predicates = predicates
         self._detector = detector
+        self._controller = controller
 
     async def run(self, queue: WorkQueue[Request], /) -> None:
         """Feed the queue until cancelled."""
@@ -103,7 +123,7 @@ class PrimarySource(Generic[T]):
         def handle(change: Change[T]) -> None:
             if isinstance(change, ObjectDeleted):
                 self._detector.gone(change.old.header.request)
-            if not all(predicate(change) for predicate in self._predicates):
+            if not _wanted(self._predicates, change, self._controller):
                 return
             if isinstance(change, ObjectModified):
                 self._detector.changed(change.old, change.new)
@@ -122,17 +142,19 @@ class OwnedSource(Generic[C, T]):
         predicates: Sequence[Predicate[C]],
         owner: ResourceInfo,
         owners: Sequence[Informer[T]],
+        controller: str,
     ) -> None:
         self.informers = informers
         self._predicates = predicates
         self._owner = owner
         self._owners = owners
+        self._controller = controller
 
     async def run(self, queue: WorkQueue[Request], /) -> None:
         """Feed the queue until cancelled."""
 
         def handle(change: Change[C]) -> None:
-            if not all(predicate(change) for predicate in self._predicates):
+            if not _wanted(self._predicates, change, self._controller):
                 return
             priority = _priority(change)
             for request in {owner for side in _sides(change) for owner in self._owners_of(side.header)}:
@@ -178,7 +200,7 @@ class MappedSource(Generic[C]):
         came = anyio.Event()
 
         def handle(change: Change[C]) -> None:
-            if all(predicate(change) for predicate in self._predicates):
+            if _wanted(self._predicates, change, self._controller):
                 waiting.append(change)
                 came.set()
 
@@ -200,8 +222,9 @@ class MappedSource(Generic[C]):
         requests: dict[Request, None] = {}
         for side in _sides(change):
             try:
-                found = self._function(side.decode())
-                requests.update(dict.fromkeys(await found if _is_awaitable(found) else found))
+                with no_stray_cancellation("a map function"):
+                    found = self._function(side.decode())
+                    requests.update(dict.fromkeys(await found if _is_awaitable(found) else found))
             except DecodeError as error:
                 logger.warning("controller %s: an object cannot be mapped: %s", self._controller, error)
             except Exception:
@@ -238,5 +261,5 @@ class StreamSource:
                 queue.add(request)
         finally:
             if close is not None:
-                with anyio.CancelScope(shield=True), suppress(Exception):
+                with anyio.move_on_after(_CLOSING_SECONDS, shield=True), suppress(Exception):
                     await close()

@@ -86,7 +86,7 @@ class ControllerBuilder(Generic[T]):
         resource_of(child)
 
         def make(owners: Sequence[Informer[T]]) -> Source:
-            return OwnedSource(self._informers(child), tuple(predicates), self._resource, owners)
+            return OwnedSource(self._informers(child), tuple(predicates), self._resource, owners, self._name)
 
         self._sources.append(make)
         return self
@@ -138,12 +138,12 @@ class ControllerBuilder(Generic[T]):
     def options(
         self,
         *,
-        max_concurrent: int = 1,
+        max_concurrent: int | None = None,
         timeout: timedelta | None = None,
         rate_limit: RateLimiter[Request] | None = None,
         labels: LabelSelector | None = None,
     ) -> Self:
-        """Say how to work.
+        """Say how to work. What is not given, or None, stays as it is; so it may be called again for more.
 
         Args:
             max_concurrent: How many objects may be reconciled at once. Default 1.
@@ -155,16 +155,20 @@ class ControllerBuilder(Generic[T]):
         Raises:
             ValueError: `max_concurrent` is below 1, or `timeout` not positive.
         """
-        if max_concurrent < 1:
+        if max_concurrent is not None and max_concurrent < 1:
             msg = f"max_concurrent is {max_concurrent}; it must be at least 1"
             raise ValueError(msg)
         if timeout is not None and timeout <= timedelta(0):
-            msg = f"timeout is {timeout}; it must be positive (None: no timeout)"
+            msg = f"timeout is {timeout}; it must be positive (leave it out for none)"
             raise ValueError(msg)
-        self._max_concurrent = max_concurrent
-        self._timeout = timeout
-        self._rate_limit = rate_limit
-        self._labels = labels
+        if max_concurrent is not None:
+            self._max_concurrent = max_concurrent
+        if timeout is not None:
+            self._timeout = timeout
+        if rate_limit is not None:
+            self._rate_limit = rate_limit
+        if labels is not None:
+            self._labels = labels
         return self
 
     def complete(self, reconciler: Reconciler | ReconcileFunction) -> Controller:
@@ -191,7 +195,7 @@ class ControllerBuilder(Generic[T]):
             queue=queue,
             look_up=look_up,
             sources=[
-                PrimarySource(primary, tuple(self._predicates), detector),
+                PrimarySource(primary, tuple(self._predicates), detector, self._name),
                 *(make(primary) for make in self._sources),
             ],
             detector=detector,

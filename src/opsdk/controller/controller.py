@@ -20,7 +20,7 @@ from typing import Final, Protocol, final
 
 import anyio
 
-from opsdk._backend import ThreadWaker
+from opsdk._backend import ThreadWaker, no_stray_cancellation
 from opsdk.cache import Cached
 from opsdk.controller._groups import raise_bare
 from opsdk.controller._outcome import Retry, classify
@@ -132,7 +132,7 @@ class Controller:
         try:
             async with anyio.create_task_group() as tasks:
                 for source in self._sources:
-                    tasks.start_soon(source.run, self._queue, name=f"opsdk {self._name}: source")
+                    tasks.start_soon(self._feed, source, name=f"opsdk {self._name}: source")
                 if await self._caches_complete():
                     await self._work()
                 tasks.cancel_scope.cancel()
@@ -140,6 +140,10 @@ class Controller:
             raise_bare(group)
         finally:
             self._queue.close(discard=True)
+
+    async def _feed(self, source: Source) -> None:
+        with no_stray_cancellation(f"controller {self._name}: a source"):
+            await source.run(self._queue)
 
     async def _caches_complete(self) -> bool:
         """Wait until all caches are complete; False: stop came first."""
@@ -206,11 +210,15 @@ class Controller:
 
     async def _attempt(self, request: Request) -> Result:
         if self._timeout is None:
-            return await self._reconcile(request)
+            return await self._call(request)
         with anyio.CancelScope(deadline=anyio.current_time() + self._timeout.total_seconds()) as scope:
-            return await self._reconcile(request)
+            return await self._call(request)
         assert scope.cancelled_caught  # noqa: S101 - the only way to get here
         raise ReconcileTimeoutError(self._name, str(request), self._timeout)
+
+    async def _call(self, request: Request) -> Result:
+        with no_stray_cancellation(f"{self._name}: reconcile of {request}"):
+            return await self._reconcile(request)
 
     def _succeeded(self, request: Request, result: Result) -> ReconcileOutcome:
         after = result.requeue_after

@@ -9,6 +9,7 @@ from typing import Final, Protocol, final, runtime_checkable
 import anyio
 from anyio.abc import TaskGroup
 
+from opsdk._backend import no_stray_cancellation
 from opsdk.manager._failures import unwrap
 from opsdk.protocols import Runnable
 
@@ -71,7 +72,7 @@ class RunnableGroup:
 
     async def _run(self, runnable: Runnable, scope: anyio.CancelScope) -> None:
         try:
-            with scope:
+            with scope, no_stray_cancellation(type(runnable).__name__):
                 await runnable.run()
         except Exception as error:  # noqa: BLE001 - reported, and raised by the manager at its end
             cause = unwrap(error)

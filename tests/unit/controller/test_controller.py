@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -313,6 +314,31 @@ async def test_cancellation_from_outside_counts_as_neither() -> None:
             await anyio.sleep(1)
     assert host.metrics.outcomes == ["cancelled"]
     assert host.metrics.retries == 0
+
+
+async def cancelled_by_nobody() -> Result:
+    """What awaiting a cancelled future is like on asyncio; trio has no such thing, and another RuntimeError here."""
+    future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return await future
+
+
+async def test_a_cancellation_that_nobody_asked_for_is_a_failure_and_does_not_cost_the_worker() -> None:
+    script, host = await played(cancelled_by_nobody)
+    assert script.waits == [0.005]
+    assert host.metrics.outcomes == ["panic", "success"]
+
+
+async def test_options_that_are_not_given_stay_as_they_are() -> None:
+    script = Script(hang)
+    async with hosting() as host:
+        builder = host.controller().options(max_concurrent=3, rate_limit=ExponentialBackoff[Request](jitter=0))
+        builder.options(timeout=timedelta(seconds=10)).complete(script)
+        await host.client.create(config("a"))
+        async with host.running():
+            await anyio.sleep(60)
+    assert host.metrics.max_workers == 3
+    assert script.waits == [10.005]
 
 
 async def test_events_during_a_reconcile_are_one_more_reconcile_after_it() -> None:

@@ -12,17 +12,18 @@ from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Secret
 
 from opsdk import errors
-from opsdk.cache import Informers
+from opsdk.cache import Change, Informers
 from opsdk.client import ApiClient
 from opsdk.controller import (
     ControllerBuilder,
+    Predicate,
     ReconcileOutcome,
     WorkInProgress,
     labels_changed,
 )
 from opsdk.models import metadata_of, view_of
 from opsdk.ownership import OWNER_UID_LABEL
-from opsdk.protocols import KeySink, Runnable
+from opsdk.protocols import KeySink, KubeObject, Runnable
 from opsdk.testing import ApiServer
 from opsdk.types import Request, Result
 
@@ -181,6 +182,40 @@ async def test_predicates_choose_among_the_changes_of_children() -> None:
             metadata_of(created).labels = {"x": "y"}
             await host.client.replace(created)
             assert await host.settled() == ["default/a"]
+
+
+async def test_a_predicate_that_raises_is_logged_and_loses_no_change(caplog: pytest.LogCaptureFixture) -> None:
+    def careless(change: Change[KubeObject]) -> bool:
+        raise AttributeError("NoneType has no attribute 'name'")
+
+    async with hosting() as host:
+        bad = Predicate[KubeObject](careless, "careless")
+        host.configs().predicates(bad).owns(Secret, predicates=[bad]).complete(host)
+        async with host.running():
+            owner = await host.client.create(config("a"))
+            assert await host.settled() == ["default/a"]
+            await host.client.create(child("s", owner))
+            assert await host.settled() == ["default/a"]
+    assert [record.getMessage().count("careless") for record in caplog.records if record.exc_info] == [1, 1]
+
+
+async def test_a_stream_that_does_not_close_does_not_hold_up_the_end() -> None:
+    class Stubborn:
+        def __aiter__(self) -> Stubborn:
+            return self
+
+        async def __anext__(self) -> Request:
+            await anyio.sleep_forever()
+            raise AssertionError
+
+        async def aclose(self) -> None:
+            await anyio.sleep_forever()
+
+    async with hosting() as host:
+        host.configs().source(Stubborn()).complete(host)
+        with anyio.fail_after(60):
+            async with host.running():
+                pass
 
 
 async def test_other_kinds_are_mapped_by_sync_and_async_functions() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import anyio
@@ -184,3 +185,22 @@ def test_independent_failures_are_a_group_and_followers_of_a_lost_lease_are_not(
     assert [type(error) for error in group.value.exceptions] == [LookupError, OSError]
     with pytest.raises(LeadershipLostError, match="first"):
         raise_failures("several", [LeadershipLostError("l", "i", "first"), LeadershipLostError("l", "i", "second")])
+
+
+class CancelledByNobody:
+    """Awaits what somebody cancelled; trio has no such thing, and another RuntimeError here."""
+
+    async def run(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future.cancel()
+        await future
+
+
+async def test_a_runnable_that_ends_by_a_cancellation_that_nobody_asked_for_has_failed() -> None:
+    group = Group()
+    group.group.add(CancelledByNobody())
+    async with anyio.create_task_group() as tasks:
+        group.group.start(tasks)
+        await anyio.sleep(1)
+    (failure,) = group.failures
+    assert isinstance(failure, RuntimeError)
