@@ -7,6 +7,7 @@ from opsdk.ownership.declaration import For, OwnedKind, OwnedResources
 from opsdk.ownership.labels import OWNER_SET_LABEL, OWNER_UID_LABEL
 from opsdk.ownership.owner import CHILD_CONFLICT, CHILDREN_READY, FIELD_CONFLICT, ResourceOwner
 from opsdk.ownership.plan import OwnershipPlan, PlannedAction, PlannedChange
+from opsdk.ownership.release import ReleasedObject, ReleaseReport, release
 
 __all__ = [
     "CHILDREN_READY",
@@ -20,5 +21,8 @@ __all__ = [
     "OwnershipPlan",
     "PlannedAction",
     "PlannedChange",
+    "ReleaseReport",
+    "ReleasedObject",
     "ResourceOwner",
+    "release",
 ]

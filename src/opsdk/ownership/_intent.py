@@ -17,7 +17,7 @@ from typing import Final, cast, final
 import msgspec
 from pydantic import BaseModel
 
-from opsdk.ownership._spelling import Path, is_blank, same_leaf
+from opsdk.ownership._spelling import Path, is_blank, root_of, same_leaf
 from opsdk.patches import identities, is_array, is_object
 from opsdk.types import Json, JsonObject
 
@@ -50,7 +50,7 @@ class Parts:
             after: The document of what it returned.
             obj: What it returned.
         """
-        result = self._object(before, after, obj, ())
+        result = self._object(before, after, obj, root_of(before))
         if id(obj) in self._known:
             return result
         # Metadata made from scratch does not say that the server's part of it is to go.
@@ -70,12 +70,12 @@ class Parts:
         as_it_stands = whole or id(part) in self._known or not _is_container(part)
         result: dict[str, Json] = {} if as_it_stands else dict(before)
         for name, value in after.items():
-            old = before.get(name)
-            if is_blank(old, name) and is_blank(value, name):
+            old, place = before.get(name), (*path, name)
+            if is_blank(old, place) and is_blank(value, place):
                 if name in before:
                     result[name] = old
                 continue
-            result[name] = self._value(old, value, parts.get(name), (*path, name), part)
+            result[name] = self._value(old, value, parts.get(name), place, part)
         return result
 
     def _array(self, before: Sequence[Json], after: Sequence[Json], part: object, path: Path) -> Sequence[Json]:

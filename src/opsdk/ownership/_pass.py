@@ -208,9 +208,9 @@ class TypedPass(Generic[CR, Child]):
 
     async def _decide(self, request: Request, child: Child, existing: Child) -> Step | None:
         """What is to become of a child whose name there is; None: it may stay as it is."""
-        ours = self._owner.owns(existing)
-        if not ours and not (self._children.adopt and belongs_to_nobody(existing)):
+        if not self._may_be_ours(existing):
             return self._taken(request, existing)
+        ours = self._owner.owns(existing)
         if view_of(existing).deletionTimestamp is not None:
             self._wait(WAIT)
             return Step(action="wait", request=request, reason="it is on its way out")
@@ -219,6 +219,9 @@ class TypedPass(Generic[CR, Child]):
         if self._children.update is not None or not ours:
             return self._patching(request, existing, self._children.update, ours=ours)
         return None
+
+    def _may_be_ours(self, existing: Child) -> bool:
+        return self._owner.owns(existing) or (self._children.adopt and belongs_to_nobody(existing))
 
     def _taken(self, request: Request, existing: Child) -> Step:
         self._ready = False
@@ -335,8 +338,7 @@ class TypedPass(Generic[CR, Child]):
     async def _exists(self, request: Request) -> None:
         """What to do about a child that was to be created and exists: a cache was behind, or somebody was faster."""
         current = await self._children.current(request)
-        free = current is not None and self._children.adopt and belongs_to_nobody(current)
-        if current is None or free or self._owner.owns(current):
+        if current is None or self._may_be_ours(current):
             self._wait(_SOON)
         else:
             self._taken(request, current)
@@ -347,8 +349,13 @@ class TypedPass(Generic[CR, Child]):
         except (ConflictError, NotFoundError):  # it was changed or deleted since it was read: look again
             self._wait(_SOON)
         except FieldConflictError as error:
-            self._ready = False
-            self._conflicts.append(error)
+            # The fields may be contested because somebody else has made the child his own meanwhile.
+            current = await self._children.current(request)
+            if current is None or self._may_be_ours(current):
+                self._ready = False
+                self._conflicts.append(error)
+            else:
+                self._taken(request, current)
         except InvalidError as error:
             if any(cause.field == "metadata.uid" for cause in error.causes):
                 self._wait(_SOON)  # another object has taken the name since

@@ -1,7 +1,7 @@
 """Whether two documents mean the same to the API server, whatever their spelling.
 
-The server rewrites what it stores: `1000m` of CPU comes back as `1`, an empty list does not come back at all, a time
-comes back in UTC. None of that is drift.
+The server rewrites what it stores: `1000m` of CPU comes back as `1`, an empty list does not come back at all, nor does
+`hostNetwork: false`, a time comes back in UTC. None of that is drift.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
+from opsdk.models.omitted import is_builtin, is_omitted
 from opsdk.patches import identities, is_array, is_object, same
 from opsdk.types import Json, JsonObject
 
-__all__ = ["Path", "equivalent", "is_blank", "lay_over", "same_leaf", "written"]
+__all__ = ["Path", "equivalent", "is_blank", "lay_over", "root_of", "same_leaf", "written"]
 
 _WRITABLE_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 
@@ -36,6 +37,7 @@ _QUANTITY_MAPS: Final = frozenset(
     }
 )
 _QUANTITIES: Final = frozenset({"averageValue", "divisor", "sizeLimit"})
+_METRICS: Final = frozenset({"current", "target"})  # their `value` is a quantity
 _INT_OR_STRING: Final = frozenset({"maxSurge", "maxUnavailable", "minAvailable", "port", "targetPort"})
 # Here every character counts.
 _OPAQUE: Final = frozenset(
@@ -64,11 +66,19 @@ _SUFFIXES: Final[Mapping[str, Fraction]] = {
 }
 
 Path = tuple[str, ...]
+"""The names that lead to a value, without positions in lists; a mark before them says that the kind is built in."""
+
+_BUILTIN: Final = "(built-in)"
+
+
+def root_of(document: JsonObject) -> Path:
+    """The path of a whole document."""
+    return (_BUILTIN,) if is_builtin(document) else ()
 
 
 def equivalent(left: JsonObject, right: JsonObject) -> bool:
     """Whether two objects of one kind mean the same, apart from status and from what the server decides."""
-    return _equivalent(written(left), written(right), ())
+    return _equivalent(written(left), written(right), root_of(left))
 
 
 def lay_over(existing: JsonObject, desired: JsonObject) -> JsonObject:
@@ -76,7 +86,7 @@ def lay_over(existing: JsonObject, desired: JsonObject) -> JsonObject:
 
     Members and items of keyed lists that only `existing` has stay, for they may be somebody else's.
     """
-    merged = _laid_object(existing, {**written(desired)}, ())
+    merged = _laid_object(existing, {**written(desired)}, root_of(existing))
     return {**merged, "metadata": {**_members(existing, "metadata"), **_members(merged, "metadata")}}
 
 
@@ -100,19 +110,21 @@ def _equivalent(left: Json, right: Json, path: Path) -> bool:
 
 
 def _member_equivalent(left: JsonObject, right: JsonObject, name: str, path: Path) -> bool:
-    one, other = left.get(name), right.get(name)
-    if is_blank(one, name) and is_blank(other, name):
+    one, other, place = left.get(name), right.get(name), (*path, name)
+    if is_blank(one, place) and is_blank(other, place):
         return True
-    return _equivalent(one, other, (*path, name))
+    return _equivalent(one, other, place)
 
 
-def is_blank(value: Json, name: str) -> bool:
+def is_blank(value: Json, path: Path) -> bool:
     """Whether a member means the same as its absence."""
     if value is None:
         return True
     if is_array(value):
         return not value
-    return is_object(value) and not value and name in _PLAIN_MAPS
+    if is_object(value):
+        return not value and path[-1] in _PLAIN_MAPS
+    return path[0] == _BUILTIN and _OPAQUE.isdisjoint(path[-2:]) and is_omitted(value, path)
 
 
 def same_leaf(left: Json, right: Json, path: Path) -> bool:
@@ -121,7 +133,7 @@ def same_leaf(left: Json, right: Json, path: Path) -> bool:
     if not path or not _OPAQUE.isdisjoint(path[-2:]):
         return False
     name, holder = path[-1], path[-2] if len(path) > 1 else ""
-    if name in _QUANTITIES or holder in _QUANTITY_MAPS:
+    if name in _QUANTITIES or holder in _QUANTITY_MAPS or (name == "value" and holder in _METRICS):
         amount = _quantity(left)
         return amount is not None and amount == _quantity(right)
     if name in _INT_OR_STRING and not isinstance(left, bool) and not isinstance(right, bool):
@@ -153,9 +165,10 @@ def _laid(existing: Json, desired: Json, path: Path) -> Json:
 def _laid_object(existing: JsonObject, desired: JsonObject, path: Path) -> JsonObject:
     result = dict(existing)
     for name, value in desired.items():
-        if is_blank(value, name) and is_blank(existing.get(name), name):
+        place = (*path, name)
+        if is_blank(value, place) and is_blank(existing.get(name), place):
             continue
-        result[name] = _laid(existing.get(name), value, (*path, name))
+        result[name] = _laid(existing.get(name), value, place)
     return result
 
 

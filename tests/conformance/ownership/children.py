@@ -30,12 +30,14 @@ from lightkube.resources.scheduling_v1 import PriorityClass
 from lightkube.resources.storage_v1 import StorageClass
 
 from conformance.harness import GROUP
-from opsdk.models import CustomResource, MachineStatus, Model, codec_of, resource_of
+from opsdk.models import CustomResource, MachineStatus, Model, codec_of, crd_manifest, resource_of
 from opsdk.protocols import KubeObject
 
-__all__ = ["CHILDREN", "Body", "ChildKind", "Gadget", "Plain", "Widget", "build"]
+__all__ = ["CHILDREN", "OWN_CRDS", "Body", "ChildKind", "Gadget", "Plain", "Widget", "build"]
 
 Body: TypeAlias = dict[str, Any]
+
+OWN_GROUP: Final = "ownership.example.com"
 
 
 class WidgetSpec(Model):
@@ -44,8 +46,8 @@ class WidgetSpec(Model):
     labels: dict[str, str] | None = None
 
 
-class Widget(CustomResource[WidgetSpec, MachineStatus], group=GROUP, version="v1"):
-    """A namespaced owner; the CRD is the conformance suite's."""
+class Widget(CustomResource[WidgetSpec, MachineStatus], group=OWN_GROUP, version="v1"):
+    """A namespaced owner."""
 
     def get_machine_status(self) -> MachineStatus:
         return self.status
@@ -55,12 +57,15 @@ class Anything(Model):
     """An open spec."""
 
 
-class Gadget(CustomResource[Anything], group=GROUP, version="v1", scope="Cluster"):
+class Gadget(CustomResource[Anything], group=OWN_GROUP, version="v1", scope="Cluster"):
     """A cluster-scoped owner."""
 
 
 class Plain(CustomResource[Anything], group=GROUP, version="v1"):
-    """A kind without a status subresource."""
+    """A kind without a status subresource; its CRD is the conformance suite's."""
+
+
+OWN_CRDS: Final = (crd_manifest(Widget), crd_manifest(Gadget))
 
 
 _LABELS: Final = {"app": "web"}

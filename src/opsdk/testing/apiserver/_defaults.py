@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
+from opsdk.models.omitted import is_omitted
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text, clone, dig
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._quantity import canonical_quantity
@@ -31,8 +32,30 @@ def without_nulls(value: Value) -> Value:
     return value
 
 
+def _without_zeros(value: Value, path: tuple[str, ...]) -> None:
+    """Drop what Go's types cannot tell from absence; in place."""
+    if isinstance(value, dict):
+        if path[-1:] and path[-1] in _FREE_MAPS:
+            return
+        for name in [name for name, child in value.items() if is_omitted(child, (*path, name))]:
+            if not isinstance(value[name], dict | list):
+                del value[name]
+        for name, child in value.items():
+            _without_zeros(child, (*path, name))
+    elif isinstance(value, list):
+        for child in value:
+            _without_zeros(child, path)
+
+
+# Their keys are the author's.
+_FREE_MAPS: Final = frozenset(
+    {"annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "parameters", "stringData"}
+)
+
+
 def default_builtin(info: KindInfo, document: Document) -> None:
     """Fill in what a document leaves out, in place; whoever sent it owns these values as if it had sent them."""
+    _without_zeros(document, ())
     default = _DEFAULTS.get(info.resource)
     if default is not None:
         default(document)
@@ -130,23 +153,28 @@ def _container(container: Document, *, host_network: bool) -> None:
     )
     resources = _object(container, "resources")
     _quantities(resources, "limits", "requests")
-    for name, value in as_object(resources.get("limits")).items():
-        # What is limited is requested in that amount, unless it says otherwise.
-        _object(resources, "requests").setdefault(name, value)
     for value in as_list(container.get("ports")):
         port = as_object(value)
         port.setdefault("protocol", "TCP")
         if host_network:
             port.setdefault("hostPort", port.get("containerPort"))
     for value in as_list(container.get("env")):
-        field = as_object(as_object(as_object(value).get("valueFrom")).get("fieldRef"))
-        if field:
-            field.setdefault("apiVersion", "v1")
+        _field_source(as_object(as_object(value).get("valueFrom")))
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if isinstance(container.get(name), dict):
             _probe(as_object(container[name]))
     for handler in as_object(container.get("lifecycle")).values():
         _http_get(as_object(handler))
+
+
+def _field_source(source: Document) -> None:
+    """Where the value of a variable or of a file comes from."""
+    if isinstance(source.get("fieldRef"), dict):
+        as_object(source["fieldRef"]).setdefault("apiVersion", "v1")
+    if isinstance(source.get("resourceFieldRef"), dict):
+        reference = as_object(source["resourceFieldRef"])
+        reference.setdefault("divisor", "0")
+        _quantity(reference, "divisor")
 
 
 def _probe(probe: Document) -> None:
@@ -175,10 +203,10 @@ def _volume(volume: Document) -> None:
     if isinstance(volume.get("hostPath"), dict):
         as_object(volume["hostPath"]).setdefault("type", "")
     for item in as_list(as_object(volume.get("downwardAPI")).get("items")):
-        field = as_object(as_object(item).get("fieldRef"))
-        if field:
-            field.setdefault("apiVersion", "v1")
+        _field_source(as_object(item))
     for source in as_list(as_object(volume.get("projected")).get("sources")):
+        for item in as_list(as_object(as_object(source).get("downwardAPI")).get("items")):
+            _field_source(as_object(item))
         token = as_object(source).get("serviceAccountToken")
         if isinstance(token, dict):
             token.setdefault("expirationSeconds", 3600)
@@ -190,6 +218,12 @@ def _pod(document: Document) -> None:
     spec = _object(document, "spec")
     pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
+    for group in ("initContainers", "containers"):
+        for value in as_list(spec.get(group)):
+            resources = as_object(as_object(value).get("resources"))
+            for name, amount in as_object(resources.get("limits")).items():
+                # What is limited is requested in that amount, unless it says otherwise: in pods, not in templates.
+                _object(resources, "requests").setdefault(name, amount)
 
 
 def _prepare_pod(document: Document) -> None:
@@ -308,7 +342,17 @@ def _count_templates(document: Document, old: Document | None) -> None:
 
 
 def _job_spec(spec: Document) -> None:
-    _set(spec, backoffLimit=6, completionMode="NonIndexed", suspend=False, podReplacementPolicy="TerminatingOrFailed")
+    policy = spec.get("podFailurePolicy")
+    _set(
+        spec,
+        backoffLimit=6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1,
+        completionMode="NonIndexed",
+        suspend=False,
+        podReplacementPolicy="TerminatingOrFailed" if policy is None else "Failed",
+    )
+    for rule in as_list(as_object(policy).get("rules")):
+        for pattern in as_list(as_object(rule).get("onPodConditions")):
+            as_object(pattern).setdefault("status", "True")
     spec.setdefault("manualSelector", False)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -412,6 +456,34 @@ def _autoscaler(document: Document) -> None:
     if not spec.get("metrics") and document.get("apiVersion") == "autoscaling/v2":
         target: Value = {"type": "Utilization", "averageUtilization": 80}
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    for metric in as_list(spec.get("metrics")):
+        for source in as_object(metric).values():
+            aim = as_object(as_object(source).get("target"))
+            _quantity(aim, "value")
+            _quantity(aim, "averageValue")
+    if isinstance(spec.get("behavior"), dict):
+        quick: Value = {"type": "Percent", "value": 100, "periodSeconds": 15}
+        up, down = _object(_object(spec, "behavior"), "scaleUp"), _object(_object(spec, "behavior"), "scaleDown")
+        _set(up, stabilizationWindowSeconds=0, selectPolicy="Max")
+        _set(up, policies=[{"type": "Pods", "value": 4, "periodSeconds": 15}, quick])
+        _set(down, selectPolicy="Max", policies=[clone(quick)])
+
+
+def _limit_range(document: Document) -> None:
+    names = ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+    for value in as_list(as_object(document.get("spec")).get("limits")):
+        limit = as_object(value)
+        if limit.get("type") == "Container":
+            for name, amount in as_object(limit.get("max")).items():
+                _object(limit, "default").setdefault(name, amount)
+            for source in ("default", "min"):
+                for name, amount in as_object(limit.get(source)).items():
+                    _object(limit, "defaultRequest").setdefault(name, amount)
+        _quantities(limit, *names)
+
+
+def _priority_class(document: Document) -> None:
+    document.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def _storage_class(document: Document) -> None:
@@ -466,11 +538,13 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "endpointslices.discovery.k8s.io": _endpoint_slice,
     "horizontalpodautoscalers.autoscaling": _autoscaler,
     "jobs.batch": _job,
+    "limitranges": _limit_range,
     "namespaces": _namespace,
     "networkpolicies.networking.k8s.io": _network_policy,
     "persistentvolumeclaims": _claim,
     "persistentvolumes": _volume_object,
     "pods": _pod,
+    "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _replica_set,
     "replicationcontrollers": _replica_set,
     "resourcequotas": _quota,

@@ -53,6 +53,9 @@ def prepare_service(document: Document, old: Document | None, addresses: Callabl
     spec.setdefault("ipFamilyPolicy", before.get("ipFamilyPolicy") or "SingleStack")
     if spec["type"] in _EXTERNAL:
         _node_ports(spec, before)
+    if spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
+        kept = before.get("healthCheckNodePort")
+        spec.setdefault("healthCheckNodePort", kept or _health_check_port(spec))
 
 
 def _drop_what_another_type_had(spec: Document, before: Document) -> None:
@@ -77,6 +80,11 @@ def _addresses(spec: Document, before: Document, addresses: Callable[[], str]) -
     if not several:
         address: Value = spec["clusterIP"]
         spec["clusterIPs"] = [address]
+
+
+def _health_check_port(spec: Document) -> int:
+    taken = [as_object(port).get("nodePort") for port in as_list(spec.get("ports"))]
+    return next(port for port in range(_FIRST_NODE_PORT + _NODE_PORTS - 1, _FIRST_NODE_PORT, -1) if port not in taken)
 
 
 def _node_ports(spec: Document, before: Document) -> None:

@@ -165,6 +165,17 @@ def _stateful_set(document: Document, old: Document | None) -> list[FieldError]:
     return errors
 
 
+def _changed_claim(document: Document, old: Document) -> list[FieldError]:
+    after, before = as_object(document.get("spec")), as_object(old.get("spec"))
+    allowed = [name for name in ("storageClassName", "volumeName") if not before.get(name)]
+    if as_object(old.get("status")).get("phase") == "Bound":
+        allowed += ["resources", "volumeAttributesClassName"]
+    if _without(after, *allowed) == _without(before, *allowed):
+        return []
+    text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+    return [forbidden("spec", text)]
+
+
 def _without(document: Document, *names: str) -> Document:
     return {name: value for name, value in document.items() if name not in names}
 
@@ -323,9 +334,9 @@ def _role_binding(document: Document, old: Document | None) -> list[FieldError]:
     return []
 
 
-def _claim(document: Document, _: Document | None) -> list[FieldError]:
+def _claim(document: Document, old: Document | None) -> list[FieldError]:
     spec = as_object(document.get("spec"))
-    errors: list[FieldError] = []
+    errors: list[FieldError] = [] if old is None else _changed_claim(document, old)
     if not spec.get("accessModes"):
         errors.append(required("spec.accessModes", "at least 1 access mode is required"))
     if not dig(spec, "resources", "requests", "storage"):
