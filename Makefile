@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "venv: making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[trio,apiserver,controlplane,testing,dev]'
+		--editable '.[trio,apiserver,controlplane,testing,examples,dev]'
 	@touch $@
 
 venv: $(VENV)/.ready ## a virtual environment with all extras, quietly when it is there

@@ -22,6 +22,8 @@ from typing import Final, final
 __all__ = ["PostgresServer", "postgres_server"]
 
 _PATIENCE_SECONDS: Final = 60.0
+_SETTINGS: Final = ("-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=50")
+_INITDB: Final = ("--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
 
 
 @final
@@ -40,8 +42,7 @@ class PostgresServer:
         self._user = user
         self._running: subprocess.Popen[bytes] | None = None
         self._databases = 0
-        self._call("initdb", "--pgdata", folder / "data", "--username", "postgres", "--auth", "trust",
-                   "--encoding", "UTF8", "--locale", "C", "--no-sync")  # fmt: skip
+        self._call("initdb", "--pgdata", folder / "data", *_INITDB)
 
     def url(self, *, driver: str, database: str = "postgres") -> str:
         """Where it is, for SQLAlchemy: `driver` is `psycopg` or `asyncpg`."""
@@ -64,19 +65,7 @@ class PostgresServer:
         assert self._running is None
         with (self._folder / "log").open("ab") as log:
             self._running = subprocess.Popen(
-                [
-                    self._programs / "postgres",
-                    "-D",
-                    self._folder / "data",
-                    "-k",
-                    self._folder,
-                    "-c",
-                    "listen_addresses=",
-                    "-c",
-                    "fsync=off",
-                    "-c",
-                    "max_connections=50",
-                ],  # fmt: skip
+                [self._programs / "postgres", "-D", self._folder / "data", "-k", self._folder, *_SETTINGS],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
