@@ -438,6 +438,23 @@ async def test_built_in_objects_get_their_defaults(api: Api) -> None:
     assert container["terminationMessagePath"] == "/dev/termination-log"
 
 
+async def test_what_is_empty_and_no_pointer_does_not_come_back_from_built_in_kinds(api: Api) -> None:
+    body = deployment("a")
+    body["spec"] |= {"replicas": 0, "minReadySeconds": 0, "paused": False}
+    pod = body["spec"]["template"]["spec"]
+    pod |= {"hostNetwork": False, "volumes": [], "nodeSelector": {}, "automountServiceAccountToken": False}
+    pod["containers"][0] |= {"env": [{"name": "EMPTY", "value": ""}], "args": [], "stdin": False}
+    created = (await api.created("deployments", body)).body["spec"]
+    assert created["replicas"] == 0
+    assert {"minReadySeconds", "paused"}.isdisjoint(created)
+    pod = created["template"]["spec"]
+    assert pod["automountServiceAccountToken"] is False
+    assert {"hostNetwork", "volumes", "nodeSelector"}.isdisjoint(pod)
+    (container,) = pod["containers"]
+    assert container["env"] == [{"name": "EMPTY"}]
+    assert {"args", "stdin"}.isdisjoint(container)
+
+
 async def test_a_services_cluster_ip_is_given_and_kept(api: Api) -> None:
     service = {
         "apiVersion": "v1",

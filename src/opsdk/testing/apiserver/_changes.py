@@ -12,6 +12,7 @@ from opsdk.testing.apiserver._cluster import Cluster
 from opsdk.testing.apiserver._crds import CRD
 from opsdk.testing.apiserver._defaults import default_builtin, prepare_builtin, without_nulls
 from opsdk.testing.apiserver._fields import FieldError
+from opsdk.testing.apiserver._go_json import omit_empty
 from opsdk.testing.apiserver._json import Document, Value, as_object, as_text
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._managed_fields import Manager, track, without_managed_fields
@@ -281,6 +282,7 @@ class Writer:
         for name, value in document.items():
             if name != "metadata":
                 without_nulls(value)
+        omit_empty(info, document)
         check_times(info, document)
         for name in [name for name, value in document.items() if value is None]:
             del document[name]

@@ -11,12 +11,11 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from opsdk.client.transport import HttpRequest
 from opsdk.testing.apiserver._fields import is_array, is_object
+from opsdk.testing.apiserver._go_json import go_types, type_name
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text, decode, encode
 from opsdk.testing.apiserver._status import bad_request
 
@@ -72,19 +71,13 @@ def _decode_envelope(raw: bytes) -> Document:
         elif number == 2 and isinstance(value, bytes):
             content = value
     group, _, version = api_version.rpartition("/")
-    name = f"{group.partition('.')[0] or 'core'}.{version}.{kind}"
-    if name not in _table():
+    name = type_name(group, version, kind)
+    if name not in go_types():
         name = f"meta.v1.{kind}"  # options, which belong to every group
-    if name not in _table():
+    if name not in go_types():
         msg = f'no kind "{kind}" is registered for version "{api_version}" in protobuf'
         raise ValueError(msg)
     return {"apiVersion": api_version, "kind": kind, **_message(name, content)}
-
-
-@cache
-def _table() -> Mapping[str, Document]:
-    raw = decode(files("opsdk.testing.apiserver").joinpath("protobuf.json").read_bytes())
-    return {name: as_object(fields) for name, fields in as_object(raw).items()}
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
@@ -130,13 +123,15 @@ def _signed(value: int) -> int:
 
 
 def _message(name: str, raw: bytes) -> Document:
-    fields = _table()[name]
+    fields = go_types()[name]
     document: Document = {}
     for number, value in _fields(raw):
         described = as_list(fields.get(str(number)))
         if not described:
             continue
         json_name, code = as_text(described[0]), as_text(described[1])
+        if code.startswith(("![]", "!{}")):
+            code = code[1:]
         if code.startswith("[]"):
             listed = document.setdefault(json_name, [])
             item = _value(code.removeprefix("[]"), value)

@@ -6,7 +6,7 @@ protobuf:"varint,1,opt,name=replicas"`. Only stable versions are taken.
 
 The table: types by name, each a map from field number to `[JSON name, type]`. A type is a code for a scalar
 (`s`tring, `i`nteger, `b`ool, b`y`tes, `f`loat) or the name of another type, with a prefix: `[]` repeated, `{}` a map's
-value, `*` a pointer, which is kept when it is zero, `!` always kept,
+value, `*` a pointer, which is kept when it is zero, `!` always kept (no `omitempty`),
 `<>` a message whose field 1 repeats. An empty JSON name is an inlined struct.
 """
 
@@ -114,9 +114,9 @@ def _code(packages: dict[str, _Package], package: _Package, go_type: str, *, kee
     if go_type.startswith("*"):
         return "*" + _code(packages, package, go_type[1:])
     if go_type.startswith("[]"):
-        return "[]" + _code(packages, package, go_type[2:])
+        return ("!" if keep else "") + "[]" + _code(packages, package, go_type[2:])
     if found := re.match(r"map\[[\w.]+\](.*)", go_type):
-        return "{}" + _code(packages, package, found[1])
+        return ("!" if keep else "") + "{}" + _code(packages, package, found[1])
     alias, _, name = go_type.rpartition(".")
     home = packages.get(package.imports.get(alias, alias) if alias else package.key)
     if home is None:
