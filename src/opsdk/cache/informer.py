@@ -258,7 +258,7 @@ class Informer(Generic[T]):
             cached = self._store.read(item)
             if cached is not None:
                 self._seen.add((cached.header.namespace or "", cached.header.name))
-                self._tell_all(self._store.put(cached, initial=not self._synced))
+                self._tell_all(self._store.put(cached, initial=not self._synced, listed=True))
 
     def _list_ended(self, resource_version: str) -> None:
         seen, self._seen = self._seen, set()

@@ -25,6 +25,25 @@ _DELETIONS_REMEMBERED: Final = 1024
 
 @final
 @dataclass(frozen=True, slots=True)
+class _Written(Generic[T]):
+    """What the server answered to a write."""
+
+    cached: Cached[T]
+    lists: int
+    """How many lists had begun by then: one that begins later shows the write, or what came after it."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Floor:
+    """A write that a deletion followed."""
+
+    order: int
+    lists: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class _Gone:
     """A deletion that was confirmed, and whose event has not come."""
 
@@ -38,9 +57,10 @@ class _Gone:
 class Overlay(Generic[T]):
     """Lays writes over one informer's store until its watch has caught up.
 
-    A write counts until everything up to its resourceVersion has been seen: not until its own event, which may never
-    come. A deletion, which has no version, counts until the object's event, or a list that began after it. It hides
-    objects by uid, so an object made anew under the name is seen. The answer to a request may come after its event.
+    A write counts until everything up to its resourceVersion has been seen, or a list that began after it: not until
+    its own event, which may never come. A deletion, which has no version, counts until the object's event, or such a
+    list. It hides objects by uid, so an object made anew under the name is seen. The answer to a request may come after
+    its event.
 
     Not promised: which of several requests about one object wins that this process has under way at the same time.
 
@@ -51,9 +71,9 @@ class Overlay(Generic[T]):
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
         self._clock = clock
-        self._written: dict[Key, Cached[T]] = {}
+        self._written: dict[Key, _Written[T]] = {}
         self._gone: dict[str, _Gone] = {}  # by uid: several incarnations of a name may be on their way
-        self._floors: dict[Key, int] = {}  # what is older than a write that was deleted is older than the deletion
+        self._floors: dict[Key, _Floor] = {}  # what is older than a write that was deleted is older than the deletion
         self._seen_deletions: OrderedDict[str, None] = OrderedDict()
         self._seen = 0
         self._lists = 0
@@ -65,11 +85,11 @@ class Overlay(Generic[T]):
         """An object was written: this is what the server answered."""
         order = written.header.order
         standing = self._written.get(key)
-        if order <= self._seen or (standing is not None and standing.header.order >= order):
+        if order <= self._seen or (standing is not None and standing.cached.header.order >= order):
             return
         if written.header.uid in self._gone:
             return  # an answer that was overtaken by the deletion
-        self._written[key] = written
+        self._written[key] = _Written(written, self._lists)
 
     def deleted(self, key: Key, uid: str, /, *, before: Collection[str] = ()) -> None:
         """An object is gone for good: the server said so.
@@ -82,9 +102,9 @@ class Overlay(Generic[T]):
         """
         gone = {uid, *before}
         written = self._written.get(key)
-        if written is not None and written.header.uid in gone:
+        if written is not None and written.cached.header.uid in gone:
             del self._written[key]
-            self._floors[key] = written.header.order
+            self._floors[key] = _Floor(written.cached.header.order, self._lists)
         for each in gone:
             if each not in self._seen_deletions:
                 self._gone[each] = _Gone(key, self._clock(), self._lists)
@@ -94,11 +114,12 @@ class Overlay(Generic[T]):
         if not self._written and not self._gone and not self._floors:
             return stored
         written = self._written.get(key)
-        if written is not None and (stored is None or stored.header.order < written.header.order):
-            return written
-        if stored is not None and (stored.header.uid in self._gone or stored.header.order < self._floors.get(key, 0)):
+        if written is not None and (stored is None or stored.header.order < written.cached.header.order):
+            return written.cached
+        if stored is None or stored.header.uid in self._gone:
             return None
-        return stored
+        floor = self._floors.get(key)
+        return None if floor is not None and stored.header.order < floor.order else stored
 
     def keys(self) -> list[Key]:
         """The keys that may read differently from the store."""
@@ -115,9 +136,9 @@ class Overlay(Generic[T]):
             return
         self._seen = order
         if self._written:
-            self._written = {key: cached for key, cached in self._written.items() if cached.header.order > order}
+            self._written = {k: written for k, written in self._written.items() if written.cached.header.order > order}
         if self._floors:
-            self._floors = {key: floor for key, floor in self._floors.items() if floor > order}
+            self._floors = {key: floor for key, floor in self._floors.items() if floor.order > order}
 
     def saw_deletion(self, uid: str, /) -> None:
         """The event of a deletion came, or a list showed that an object is gone."""
@@ -134,4 +155,7 @@ class Overlay(Generic[T]):
     def list_ended(self, order: int, /) -> None:
         """It is complete."""
         self.caught_up(order)
+        self._seen = order  # even if that is less than before: a server restored from a backup counts from there
+        self._written = {key: written for key, written in self._written.items() if written.lists >= self._lists}
+        self._floors = {key: floor for key, floor in self._floors.items() if floor.lists >= self._lists}
         self._gone = {uid: gone for uid, gone in self._gone.items() if gone.lists >= self._lists}

@@ -5,7 +5,9 @@ Guarantees:
     * A list that fails half-way is started over; the sink hears of its end only when it was complete.
     * However a watch ends, it is resumed from the last version seen; only a version that has become too old needs a
       new list. Failures and empty watches back off, with jitter.
-    * A peer that is silent for longer than the inactivity limit is given up.
+    * A peer that is silent for longer than the inactivity limit is given up. When that happens twice in a row, although
+      the watches were accepted, there is a new list: so a server without bookmarks, a proxy that holds streams back,
+      and a server that was restored from a backup and waits for a version of its past, cost minutes and no more.
 
 Not promised: that every single version of an object is seen.
 """
@@ -24,7 +26,7 @@ import msgspec
 
 from opsdk.cache.header import order_of
 from opsdk.client import RawClient, RawEvent
-from opsdk.errors import ApiError, ApiProtocolError, ApiStatusError, GoneError
+from opsdk.errors import ApiError, ApiProtocolError, ApiStatusError, ApiTimeoutError, GoneError
 from opsdk.models import ResourceInfo
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorSink"]
@@ -35,6 +37,8 @@ _FIRST_BACKOFF_SECONDS: Final = 0.8
 _LONGEST_BACKOFF_SECONDS: Final = 30.0
 _LONG_WATCH_SECONDS: Final = 10.0
 """A watch that lasted so long ended for good reasons."""
+_SILENT_WATCHES: Final = 2
+"""After so many in a row it is listed again: perhaps nobody will ever tell what comes after that version."""
 
 
 @final
@@ -149,12 +153,14 @@ class Reflector:
         self._backoff = _Backoff(self._random)
         self._version = ""
         self._progressed = False
+        self._accepted = False
+        self._silent = 0
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
         while True:
             began = anyio.current_time()
-            self._progressed = False
+            self._progressed = self._accepted = False
             failure: ApiError | None = None
             try:
                 if not self._version:
@@ -168,6 +174,11 @@ class Reflector:
             except ApiError as error:
                 self._sink.failed(error)
                 failure = error
+                if self._accepted and isinstance(error, ApiTimeoutError):
+                    self._silent += 1
+                if self._silent >= _SILENT_WATCHES:
+                    _logger.info("%s: listing again: %d watches in a row were silent", self._resource, self._silent)
+                    self._version, self._silent = "", 0
             lasted = anyio.current_time() - began
             if self._progressed or lasted >= _LONG_WATCH_SECONDS:
                 self._backoff.reset()
@@ -227,7 +238,9 @@ class Reflector:
             inactivity=options.inactivity,
         ) as events:
             self._sink.connected()
+            self._accepted = True
             async for event in events:
+                self._silent = 0
                 if event.type == "BOOKMARK":
                     version = _bookmark_version(event.object)
                     self._move(version)

@@ -8,6 +8,7 @@ Not promised: that an object fits its model: whether it does is found out when i
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, final
@@ -27,11 +28,16 @@ __all__ = ["IndexFunction", "Key", "Malformed", "MalformedHook", "Store"]
 
 T = TypeVar("T", bound=KubeObject)
 
+_logger = logging.getLogger(__name__)
+
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name. Tuples of text are not tracked by the collector."""
 
 IndexFunction: TypeAlias = Callable[[Cached[T]], Iterable[str]]
-"""The values under which an object is found. Called when the object changes; cheap if it needs the header only."""
+"""The values under which an object is found. Called when the object changes; cheap if it needs the header only.
+
+When it raises, that is logged, and the object is not in the index.
+"""
 
 
 @final
@@ -223,12 +229,21 @@ class Store(Generic[T]):
             return None
         return Cached(header, rest, self._codec)
 
-    def put(self, new: Cached[T], /, *, initial: bool = False) -> list[Change[T]]:
-        """Store a version of an object, and say what that changes: nothing, if it is there already."""
+    def put(self, new: Cached[T], /, *, initial: bool = False, listed: bool = False) -> list[Change[T]]:
+        """Store a version of an object, and say what that changes: nothing, if it is there already.
+
+        Args:
+            new: The version.
+            initial: Nothing happened to it; passed on.
+            listed: A list showed it, so it is what there is now, even if it is older than what was seen before: then
+                the server was restored from a backup. Else an older version is one that was overtaken.
+        """
         key = (new.header.namespace or "", new.header.name)
         old = self._at(key)
         if old is not None and old.header.uid == new.header.uid:
-            if old.header.resource_version == new.header.resource_version or new.header.order < old.header.order:
+            if old.header.resource_version == new.header.resource_version:
+                return []
+            if not listed and new.header.order < old.header.order:
                 return []
             self._set(key, new)
             return [ObjectModified(old=old, new=new)]
@@ -286,10 +301,13 @@ class Store(Generic[T]):
 
     def _values(self, index: _Index[T], cached: Cached[T]) -> Iterable[str]:
         try:
-            return index.function(cached)
+            return tuple(index.function(cached))
         except DecodeError as error:
             self._report(cached.header, error)
-            return ()
+        except Exception:
+            # One object that a function did not expect must not stop the cache for all others.
+            _logger.exception("%s: an index function failed for %s", self._resource, cached.header.request)
+        return ()
 
     def _report(self, header: Header | None, error: DecodeError) -> None:
         key: Key = (error.namespace or "", error.name) if header is None else (header.namespace or "", header.name)

@@ -14,7 +14,7 @@ from lightkube.resources.core_v1 import ConfigMap
 from opsdk.cache import Change, Malformed, ObjectAdded, ObjectDeleted, ObjectModified, Store, selector_of
 from opsdk.cache.header import read_document
 from opsdk.errors import DecodeError
-from opsdk.types import Request
+from opsdk.types import Json, Request
 
 
 def document(name: str = "a", *, version: int = 1, uid: str = "", data: object = None, **metadata: Any) -> bytes:
@@ -51,6 +51,49 @@ def test_managed_fields_are_cut_from_the_bytes_and_all_else_stays() -> None:
     del expected["metadata"]["managedFields"]
     assert msgspec.json.decode(rest) == expected
     assert header.labels == {"x": "y"}
+
+
+MANAGED: Json = [{"manager": "kubectl", "operation": "Apply", "fieldsV1": {"f:data": {}}}]
+
+
+METADATA: list[dict[str, Json]] = [
+    {"name": "a", "managedFields": MANAGED},
+    {"managedFields": MANAGED, "name": "a"},
+    {"name": "a", "managedFields": MANAGED, "labels": {"x": 'a "quoted" \\ ü'}},
+    {"name": "a", "managedFields": MANAGED, "labels": None},
+    {"name": "a", "managedFields": []},
+    {"name": "a", "managedFields": None},
+    {"name": "a"},
+]
+BEFORE: list[dict[str, Json]] = [{}, {"data": {"metadata": {"managedFields": MANAGED}}}, {"text": '"managedFields":[]'}]
+
+
+@pytest.mark.parametrize("metadata", METADATA)
+@pytest.mark.parametrize(
+    "before", [{}, {"data": {"metadata": {"managedFields": MANAGED}}}, {"text": '"managedFields":[]'}]
+)
+@pytest.mark.parametrize("keep", [None, "opsdk", "kubectl", "ku<bectl"])
+@pytest.mark.parametrize("spaces", [0, 1])
+def test_only_the_objects_own_managed_fields_are_cut_however_it_is_written(
+    metadata: dict[str, Json], before: dict[str, Json], keep: str | None, spaces: int
+) -> None:
+    raw = msgspec.json.format(msgspec.json.encode({**before, "metadata": metadata, "spec": before}), indent=spaces - 1)
+    _, rest = read_document(raw, kind="X", keep_manager=keep)
+    kept = MANAGED if keep == "kubectl" and metadata.get("managedFields") == MANAGED else None
+    expected = {name: value for name, value in metadata.items() if name != "managedFields"}
+    if kept is not None:
+        expected["managedFields"] = kept
+    found = msgspec.json.decode(rest)
+    assert {"managedFields": None, **expected} == {"managedFields": None, **found.pop("metadata")}
+    assert found == {**before, "spec": before}
+
+
+def test_a_header_keeps_nothing_of_the_page_that_it_was_in() -> None:
+    page = bytearray(document(labels={"x": "y"}, managedFields=MANAGED))
+    read_document(bytes(page), kind="ConfigMap")
+    header, rest = read_document(memoryview(page).tobytes(), kind="ConfigMap")
+    assert not any(isinstance(value, msgspec.Raw) for value in msgspec.structs.astuple(header))
+    assert len(rest) < len(page)
 
 
 def test_our_own_apply_entry_may_stay() -> None:
@@ -163,6 +206,29 @@ def test_objects_are_found_by_namespace_label_uid_owner_and_declared_index() -> 
         store.by_index("second label", "1")
     with pytest.raises(ValueError, match="already"):
         store.add_index("first label", lambda _: [])
+
+
+def test_an_index_function_that_raises_costs_its_object_the_index_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = Store(ConfigMap)
+    store.add_index("label", lambda cached: [cached.header.labels["x"]])
+    put(store, document("a"))
+    put(store, document("b", labels={"x": "1"}))
+    assert [cached.header.name for cached in store.by_index("label", "1")] == ["b"]
+    assert len(store) == 2
+    (record,) = caplog.records
+    assert "default/a" in record.getMessage()
+
+
+def test_what_a_list_shows_is_believed_even_if_it_is_older() -> None:
+    store = Store(ConfigMap)
+    put(store, document(version=9))
+    restored = store.read(document(version=5))
+    assert restored is not None
+    (change,) = store.put(restored, listed=True)
+    assert isinstance(change, ObjectModified)
+    assert change.new.header.order == 5
 
 
 def test_w10_what_does_not_fit_is_reported_once_per_version_and_all_else_is_served() -> None:
