@@ -18,7 +18,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "venv: making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[trio,apiserver,controlplane,testing,examples,dev]'
+		--editable '.[trio,controlplane,testing,examples,dev]'
 	@touch $@
 
 venv: $(VENV)/.ready ## a virtual environment with all extras, quietly when it is there
@@ -64,8 +64,9 @@ controlplane: ## build etcd, kube-apiserver and kube-controller-manager, once pe
 
 e2e: venv controlplane ## the same life, and the conformance suite, on a real control plane
 	@echo "e2e: against $${KUBECONFIG:-$${KUBEBUILDER_ASSETS:-the control plane built here}}"
-	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} \
-		$(BIN)/python -m pytest -q -m controlplane tests
+	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
+	if [ -x "$$assets/kubectl" ]; then export OPSDK_KUBECTL=$${OPSDK_KUBECTL:-$$assets/kubectl}; fi; \
+	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -m controlplane tests examples
 
 bench: venv ## what the hot paths cost, as ratios within one run
 	@$(BIN)/python bench/run.py

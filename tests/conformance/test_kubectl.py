@@ -26,7 +26,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(
-    params=[pytest.param("memory", id="memory"), pytest.param("real", id="real", marks=pytest.mark.controlplane)]
+    params=[
+        pytest.param(name, id=name, marks=pytest.mark.controlplane) for name in ("memory", "real")
+    ]  # both need kubectl
 )
 def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
