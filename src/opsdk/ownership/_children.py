@@ -151,14 +151,15 @@ class TypedChildren(Generic[CR, Child]):
     async def delete(self, owner: Owner, child: KubeObject, /) -> None:
         """See `Children`."""
         request = request_of(child)
-        for last in (False, True):
-            uid = view_of(child).uid
+        for last in (False, False, True):
+            view = view_of(child)
             try:
                 await self.binding.client.delete(
                     self.kind,
                     request.name,
                     namespace=request.namespace,
-                    preconditions=Preconditions(uid=uid),
+                    # The version too: somebody may have made the child his own since it was read.
+                    preconditions=Preconditions(uid=view.uid, resource_version=view.resourceVersion),
                     propagation=self.binding.propagation,
                 )
             except NotFoundError:

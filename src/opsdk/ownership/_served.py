@@ -69,7 +69,7 @@ class _Object(msgspec.Struct):
 
 
 class _Page(msgspec.Struct):
-    items: list[_Object]
+    items: list[_Object] | None  # the server's word for none is null
     metadata: dict[str, msgspec.Raw]
 
 
@@ -141,7 +141,7 @@ async def seen(
         except (NotFoundError, MethodNotAllowedError):
             return  # its CRD has gone since
         page = msgspec.json.decode(answer, type=_Page)
-        for item in page.items:
+        for item in page.items or ():
             yield _seen_of(info, item.metadata)
         raw = page.metadata.get("continue")
         token = "" if raw is None else msgspec.json.decode(raw, type=str)

@@ -9,13 +9,13 @@ from datetime import timedelta
 import anyio
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap
+from lightkube.resources.core_v1 import ConfigMap, Secret
 from pydantic import Field
 
 from opsdk.cache import CachedClient, Informers
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.models import CustomResource, MachineStatus, Model
-from opsdk.ownership import For, ResourceOwner
+from opsdk.ownership import For, OwnedResources, ResourceOwner
 from opsdk.statemachine import StateHandler, StateMachine, Transition
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch, Result
@@ -61,6 +61,7 @@ async def caches(server: ApiServer) -> AsyncGenerator[tuple[CachedClient, Tap]]:
     informers = Informers(below)
     informers.informer(Widget)
     informers.informer(ConfigMap)
+    informers.informer(Secret)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informers.run)
         with anyio.fail_after(30):
@@ -96,6 +97,46 @@ async def test_applied_children_settle_without_a_single_read_from_the_server(ser
         stored = await server.client().get(ConfigMap, "w", namespace="default")
         assert stored.data == {"a": "1"}  # pyright: ignore[reportUnknownMemberType] - lightkube's bare dict
         assert await one_pass() == []
+
+
+def update(widget: Widget, existing: ConfigMap) -> ConfigMap:
+    existing.data = dict(widget.spec.keys)
+    return existing
+
+
+def build_elsewhere(widget: Widget) -> list[Secret]:
+    return [Secret(metadata=ObjectMeta(name=widget.metadata.name, namespace="kube-public"))]
+
+
+@pytest.mark.parametrize("mode", ["kept", "update", "apply"])
+async def test_a_reconcile_with_nothing_to_do_makes_no_api_call(server: ApiServer, mode: str) -> None:
+    match mode:
+        case "kept":
+            configs = For(ConfigMap, build)
+        case "update":
+            configs = For(ConfigMap, build, update=update)
+        case _:
+            configs = For(ConfigMap, build, apply=True)
+    apply = mode == "apply"
+    owned: OwnedResources[Widget] = [
+        configs,
+        For(Secret, build_elsewhere, apply=apply, after=(ConfigMap,), finalizer="demo.example.com/elsewhere"),
+    ]
+    async with caches(server) as (client, tap):
+        owner = ResourceOwner(Widget, client, owned)
+        await owner.reconcile(await client.get(Widget, "w", namespace="default"))
+        for _ in range(2):
+            tap.seen.clear()
+            widget = await client.get(Widget, "w", namespace="default")
+            assert await owner.reconcile(widget) == Result()
+            assert await owner.are_all_ready(widget)
+            assert not (await owner.plan(widget)).changes
+            assert tap.seen == []
+            await anyio.sleep(60)  # the watch has caught up
+    async with caches(server) as (client, tap):  # and so it is after a restart
+        owner = ResourceOwner(Widget, client, owned)
+        await owner.reconcile(await client.get(Widget, "w", namespace="default"))
+        assert tap.seen == []
 
 
 async def test_after_a_restart_what_is_no_longer_built_is_still_known_to_be_ours(server: ApiServer) -> None:
