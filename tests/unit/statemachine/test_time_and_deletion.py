@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-import anyio
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from lightkube.core import resource as lightkube_resource
 from lightkube.core.schema import DictMixin
 from lightkube.models.meta_v1 import ObjectMeta
@@ -476,72 +473,3 @@ class TestStructs:
             assert [(c.type, c.reason) for c in status.conditions] == [("Ready", "In")]
             # The struct knows no spec; writing its status did not touch it.
             assert (await client.get(GadgetTwin, "g", namespace="default")).spec.size == 3
-
-
-NAMES = ("a", "b", "c", "d")
-graphs = st.fixed_dictionaries(
-    {name: st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 3)), max_size=3) for name in NAMES}
-)
-steps = st.lists(st.tuples(st.integers(1, 3), st.booleans()), min_size=1, max_size=12)
-
-
-def has_size(size: int) -> Callable[[Widget], bool]:
-    return lambda widget: widget.spec.size == size
-
-
-# Invariants, for any graph and any course of events: each history entry leaves the state that the one before it
-# entered; the last one entered the state in status; a pass runs at most one hook, `enter` only with a transition or a
-# pending entry, `reconcile` only without; an entry is pending exactly while its `enter` has not succeeded.
-@settings(max_examples=40, deadline=None)
-@given(graph=graphs, course=steps)
-def test_the_history_is_a_path_through_the_graph(
-    graph: dict[str, list[tuple[str, int]]], course: list[tuple[int, bool]]
-) -> None:
-    async def run() -> None:
-        calls: list[str] = []
-        failing = [False]
-
-        async def enter(widget: Widget) -> None:
-            calls.append("enter")
-            if failing[0]:
-                raise RuntimeError(widget.status.state)
-
-        async def reconcile(widget: Widget) -> None:
-            calls.append("reconcile")
-            if failing[0]:
-                raise RuntimeError(widget.status.state)
-
-        states: States[Widget] = {
-            name: StateHandler(
-                enter=enter,
-                reconcile=reconcile,
-                transitions=[Transition(to=target, when=has_size(size)) for target, size in edges],
-            )
-            for name, edges in graph.items()
-        }
-        async with ApiServer() as server:
-            await server.install(Widget)
-            bench = Bench(server.client())
-            await bench.client.create(Widget(metadata=ObjectMeta(name="w", namespace="default"), spec=Spec()))
-            machine = bench.machine(states)
-            for size, fails in course:
-                await bench.resize(size)
-                before = (await bench.get()).status
-                calls.clear()
-                failing[0] = fails
-                try:
-                    await bench.one_pass(machine)
-                except RuntimeError:
-                    assert fails
-                after = (await bench.get()).status
-                assert len(calls) == 1
-                moved = len(after.state_history) > len(before.state_history)
-                if before.pending_entry:
-                    assert not moved
-                assert calls == ["enter" if moved or before.pending_entry else "reconcile"]
-                assert after.pending_entry == (fails and calls == ["enter"])
-                assert after.state_history[-1].to == after.state
-                path = [""] + [entry.to for entry in after.state_history]
-                assert [entry.from_ for entry in after.state_history] == path[:-1]
-
-    anyio.run(run)
