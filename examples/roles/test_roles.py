@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 import pytest
-from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event
 
 from opsdk import Manager, ManagerOptions
-from opsdk.models import crd_yaml, find_condition
+from opsdk.models import crd_yaml
 from opsdk.persistence import RetryDelays
-from opsdk.protocols import Client
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch
 from postgres_server import PostgresServer, postgres_server
-from roles import GROUP, Operator, Recovery, Role, RoleSpec, Scope, ScopeSpec, key_of, register
+from roles import GROUP, Recovery, Role, Scope, key_of, register
 from roles_database import Database, ObjectKey
+from roles_world import World, eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -56,60 +54,6 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     database.close()
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """A cluster in which the operator runs."""
-
-    client: Client
-    operator: Operator
-    manager: Manager
-
-    async def create_scope(self, name: str, *permissions: str) -> Scope:
-        metadata = ObjectMeta(name=name, namespace="default")
-        return await self.client.create(Scope(metadata=metadata, spec=ScopeSpec(permissions=list(permissions))))
-
-    async def create_role(self, name: str, *permissions: str, scope: str = "web", called: str = "") -> Role:
-        spec = RoleSpec(scope=scope, name=called, permissions=list(permissions))
-        return await self.client.create(Role(metadata=ObjectMeta(name=name, namespace="default"), spec=spec))
-
-    async def call(self, name: str, called: str) -> None:
-        await self.client.patch(Role, name, MergePatch({"spec": {"name": called}}), namespace="default")
-
-    async def ready(self, name: str) -> tuple[str, str, str]:
-        role = await self.client.get(Role, name, namespace="default")
-        condition = find_condition(role.status.conditions, "Ready")
-        return ("", "", "") if condition is None else (condition.status, condition.reason, condition.message)
-
-    async def reach(self, name: str, reason: str) -> str:
-        """Wait for Ready's reason; returns its message."""
-
-        async def reached() -> bool:
-            return (await self.ready(name))[1] == reason
-
-        await eventually(reached)
-        return (await self.ready(name))[2]
-
-    async def gone(self, name: str) -> None:
-        async def gone() -> bool:
-            return await self.client.find(Role, name, namespace="default") is None
-
-        await eventually(gone)
-
-    def count(self, name: str, **labels: str) -> float:
-        labels = {"kind": "Role", **labels}
-        return self.manager.metrics.registry.get_sample_value(f"opsdk_persistence_{name}", labels) or 0
-
-
-async def eventually(true: Callable[[], bool | Awaitable[bool]]) -> None:
-    """Ask until it is true."""
-    with anyio.fail_after(20):
-        while True:
-            answer = true()
-            if answer if isinstance(answer, bool) else await answer:
-                return
-            await anyio.sleep(0.02)
-
-
 @asynccontextmanager
 async def world(database: Database, *, retries: RetryDelays = QUICK, recovery: bool = False) -> AsyncGenerator[World]:
     async with ApiServer() as server:
@@ -121,7 +65,7 @@ async def world(database: Database, *, retries: RetryDelays = QUICK, recovery: b
             manager.add(Recovery(database, operator, timedelta(seconds=0.2)))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manager.start)
-            yield World(server.client(), operator, manager)
+            yield World(server.client(), manager, "default")
             manager.stop()
 
 

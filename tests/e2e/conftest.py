@@ -1,4 +1,4 @@
-"""One real control plane for all tests here, with the webapp's CRD installed before its controllers start."""
+"""One real control plane for all tests here, with the examples' CRDs installed before its controllers start."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from opsdk.models import crd_manifest
 from real_cluster import RealCluster, real_cluster
+from roles import Role, Scope
 from webapp import WebApp
 
 
@@ -19,5 +20,5 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[RealCluster]:
-    with real_cluster(crds=[crd_manifest(WebApp)]) as cluster:
+    with real_cluster(crds=[crd_manifest(WebApp), crd_manifest(Role), crd_manifest(Scope)]) as cluster:
         yield cluster
