@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Generic, final
+from typing import TYPE_CHECKING, Generic, final
 
-import msgspec
 from typing_extensions import TypeVar
 
+from opsdk.cache._own_writes import LOCAL_FIELDS, OwnWrites, with_fields
 from opsdk.cache.changes import Cached
 from opsdk.cache.informer import Informer
 from opsdk.cache.informers import Informers
 from opsdk.cache.selectors import Selector, selector_of
 from opsdk.client import ApiClient, ApiStatusWriter
-from opsdk.errors import CacheNotSyncedError, DecodeError, NotFoundError, ObjectError
-from opsdk.models import ResourceInfo, resource_of
+from opsdk.errors import ApiError, CacheNotSyncedError, DecodeError, NotFoundError, ObjectError
+from opsdk.models import resource_of
 from opsdk.protocols import Client, KubeObject, ObjectList, Snapshot, StatusWriter, Undecodable, WatchEvent
 from opsdk.types import LabelSelector, Patch, Preconditions, PropagationPolicy, Request
 
@@ -25,84 +26,14 @@ __all__ = ["CachedClient", "CachedStatusWriter"]
 
 T = TypeVar("T", bound=KubeObject)
 
-_LOCAL_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})
-
-
-class _Details(msgspec.Struct):
-    uid: str = ""
-
-
-class _Answer(msgspec.Struct):
-    kind: str = ""
-    details: _Details | None = None
-
-
-_ANSWERS: Final = msgspec.json.Decoder(_Answer)
-
-
-@final
-class _Cache:
-    """What the two writers of one client share."""
-
-    def __init__(self, client: ApiClient, informers: Informers) -> None:
-        self.client = client
-        self.informers = informers
-
-    def recall(self, obj: KubeObject) -> None:
-        """Have the client know the document of the version that `obj` is of, if a store has it."""
-        metadata = obj.metadata
-        if metadata is None or not metadata.name or self.client.document(obj) is not None:
-            return
-        request = Request(metadata.name, metadata.namespace)
-        for informer in self.informers.of(resource_of(type(obj)), metadata.namespace):
-            for cached in (informer.read(request), informer.store.cached(request)):
-                header = None if cached is None else cached.header
-                if (
-                    cached is not None
-                    and header is not None
-                    and (header.uid, header.resource_version) == (metadata.uid, metadata.resourceVersion)
-                ):
-                    self.client.remember(cached.raw, uid=header.uid, resource_version=header.resource_version)
-                    return
-
-    def wrote(self, stored: T, dry_run: bool | None) -> T:  # noqa: FBT001 - passed on
-        """Let later reads see what was written."""
-        metadata = stored.metadata
-        if metadata is not None and not self.is_dry(dry_run):
-            informers = self.informers.of(resource_of(type(stored)), metadata.namespace)
-            raw = self.client.document(stored) if informers else None
-            if raw is not None:
-                for informer in informers:
-                    informer.wrote(raw)
-        return stored
-
-    def deleting(self, resource: ResourceInfo, request: Request) -> Callable[[bytes], None]:
-        """Remember what is known of an object before its deletion is sent; call the result with the answer."""
-        known = [(informer, informer.uids(request)) for informer in self.informers.of(resource, request.namespace)]
-
-        def answered(answer: bytes) -> None:
-            try:
-                status = _ANSWERS.decode(answer)
-            except msgspec.MsgspecError:
-                return
-            for informer, before in known:
-                if status.kind != "Status":
-                    informer.wrote(answer)  # it is on its way out
-                elif status.details is not None and status.details.uid:
-                    informer.deleted(request, status.details.uid, before=before)
-
-        return answered
-
-    def is_dry(self, dry_run: bool | None) -> bool:  # noqa: FBT001 - passed on
-        """Whether nothing is stored."""
-        return self.client.dry_run if dry_run is None else dry_run
+_logger = logging.getLogger(__name__)
 
 
 @final
 class CachedStatusWriter:
     """Writes the status subresource, seen by later reads; reached as `client.status`."""
 
-    def __init__(self, cache: _Cache) -> None:
+    def __init__(self, cache: OwnWrites) -> None:
         self._cache = cache
         self._status: ApiStatusWriter = cache.client.status
 
@@ -166,8 +97,8 @@ class CachedClient:
     Guarantees: a read sees what this client wrote before, deletions too, however far behind the watch is. Every object
     that is read is the reader's own.
 
-    Not promised: that others' writes are seen at once; that what `delete_collection` deleted is gone from the next
-    read. Objects that do not fit their model are left out of lists, and reported by the informers' hook.
+    Not promised: that others' writes are seen at once. Objects that do not fit their model are left out of lists, and
+    reported by the informers' hook.
 
     Args:
         client: Where everything else goes, and all writes.
@@ -177,7 +108,7 @@ class CachedClient:
     def __init__(self, client: ApiClient, informers: Informers) -> None:
         self._client = client
         self._informers = informers
-        self._cache = _Cache(client, informers)
+        self._cache = OwnWrites(client, informers)
         self._status = CachedStatusWriter(self._cache)
 
     @property
@@ -206,9 +137,10 @@ class CachedClient:
             ObjectError: The kind is namespaced and no namespace was given, or the other way round.
             CacheNotSyncedError: The kind is watched, and its cache is not complete yet.
         """
-        informer = self._synced(self._informers.covering(kind, namespace))
-        if informer is None:
+        informers = self._synced(self._informers.covering(kind, namespace))
+        if not informers:
             return await self._client.get(kind, name, namespace=namespace)
+        informer = informers[0]
         found = self._find(informer, name, namespace)
         if found is None:
             resource = informer.resource
@@ -224,9 +156,10 @@ class CachedClient:
 
     async def find(self, kind: type[T], name: str, *, namespace: str | None = None) -> T | None:
         """Read one object; None when there is none. Otherwise like `get`."""
-        informer = self._synced(self._informers.covering(kind, namespace))
-        if informer is None:
+        informers = self._synced(self._informers.covering(kind, namespace))
+        if not informers:
             return await self._client.find(kind, name, namespace=namespace)
+        informer = informers[0]
         found = self._find(informer, name, namespace)
         return None if found is None else informer.store.decode(found)
 
@@ -250,8 +183,8 @@ class CachedClient:
         selection = self._select(kind, namespace, labels, fields)
         if selection is None:
             return await self._client.list(kind, namespace=namespace, labels=labels, fields=fields)
-        informer, found = selection
-        return ObjectList(informer.store.decode_all(found), "")
+        informers, found = selection
+        return ObjectList([obj for obj in _decoded(informers, found) if not isinstance(obj, Undecodable)], "")
 
     def stream(
         self,
@@ -271,7 +204,8 @@ class CachedClient:
         selection = self._select(kind, namespace, labels, fields)
         if selection is None:
             return self._client.stream(kind, namespace=namespace, labels=labels, fields=fields, page_size=page_size)
-        return _CachedStream(*selection)
+        informers, found = selection
+        return _CachedStream(_decoded(informers, found))
 
     def watch(
         self,
@@ -288,10 +222,11 @@ class CachedClient:
             kind, namespace=namespace, labels=labels, fields=fields, resource_version=resource_version, timeout=timeout
         )
 
-    def _synced(self, informer: Informer[T] | None) -> Informer[T] | None:
-        if informer is not None and not informer.synced:
-            raise CacheNotSyncedError(informer.resource.kind)
-        return informer
+    def _synced(self, informers: Sequence[Informer[T]]) -> Sequence[Informer[T]]:
+        for informer in informers:
+            if not informer.synced:
+                raise CacheNotSyncedError(informer.resource.kind)
+        return informers
 
     def _find(self, informer: Informer[T], name: str, namespace: str | None) -> Cached[T] | None:
         resource = informer.resource
@@ -303,28 +238,23 @@ class CachedClient:
 
     def _select(
         self, kind: type[T], namespace: str | None, labels: LabelSelector | None, fields: Mapping[str, str] | None
-    ) -> tuple[Informer[T], builtins.list[Cached[T]]] | None:
-        """Which informer answers a list, and with what; None: the server has to."""
-        if fields and not _LOCAL_FIELDS.issuperset(fields):
+    ) -> tuple[Sequence[Informer[T]], builtins.list[Cached[T]]] | None:
+        """Which informers answer a list, and with what; None: the server has to."""
+        if fields and not LOCAL_FIELDS.issuperset(fields):
             return None
         selector = selector_of(labels)
-        informer = self._informers.covering(kind, namespace)
-        if informer is None:
-            informer = self._informers.selecting(kind, namespace, selector)
-            selector = Selector()  # it has nothing else
-        informer = self._synced(informer)
-        if informer is None:
+        informers = self._informers.covering(kind, namespace)
+        if not informers:
+            informers = self._informers.selecting(kind, namespace, selector)
+            selector = Selector()  # they have nothing else
+        if not self._synced(informers):
             return None
-        found = informer.select(namespace=namespace, labels=selector or None)
-        if fields:
-            name, place = fields.get("metadata.name"), fields.get("metadata.namespace")
-            found = [
-                cached
-                for cached in found
-                if name in {None, cached.header.name} and place in {None, cached.header.namespace or ""}
-            ]
+        found = [
+            cached for informer in informers for cached in informer.select(namespace=namespace, labels=selector or None)
+        ]
+        found = with_fields(found, fields or {})
         found.sort(key=_place)
-        return informer, found
+        return informers, found
 
     # Writes
 
@@ -418,10 +348,22 @@ class CachedClient:
         propagation: PropagationPolicy | None = None,
         dry_run: bool | None = None,
     ) -> None:
-        """See `ApiClient.delete_collection`; seen when the watch shows it."""
+        """See `ApiClient.delete_collection`; seen by the next read, for which a watched kind costs a list.
+
+        When `fields` are others than name and namespace, or that list fails, it is seen when the watch shows it.
+        """
+        resource = resource_of(kind)
+        answered = None
+        if not self._cache.is_dry(dry_run) and LOCAL_FIELDS.issuperset(fields or ()):
+            answered = self._cache.deleting_all(resource, namespace, labels, fields or {})
         await self._client.delete_collection(
             kind, namespace=namespace, labels=labels, fields=fields, propagation=propagation, dry_run=dry_run
         )
+        if answered is not None:
+            try:
+                await answered()
+            except ApiError as error:
+                _logger.debug("what is left of a deleted collection of %s is not known: %s", resource, error)
 
     def snapshot(self, obj: T, /) -> Snapshot[T]:
         """Remember what `obj` looks like now, as the base of a later `patch_from`."""
@@ -433,25 +375,31 @@ def _place(cached: Cached[T]) -> tuple[str, str]:
     return cached.header.namespace or "", cached.header.name
 
 
+def _decoded(informers: Sequence[Informer[T]], found: Iterable[Cached[T]]) -> Iterator[T | Undecodable]:
+    """The objects, decoded as they are asked for; what does not fit is reported by the store that it is in."""
+    stores = {informer.namespace: informer.store for informer in informers}
+    for cached in found:
+        store = stores.get(cached.header.namespace) or informers[0].store
+        try:
+            yield store.decode(cached)
+        except DecodeError as error:
+            yield Undecodable("ADDED", cached.metadata(), error)
+
+
 @final
 class _CachedStream(AsyncIterator["T | Undecodable"], Generic[T]):
-    """The objects of a cache, decoded as they are asked for."""
+    """The objects of a cache. A class, not a generator: nothing is left to be closed when a loop is left."""
 
-    def __init__(self, informer: Informer[T], found: builtins.list[Cached[T]]) -> None:
-        self._store = informer.store
-        self._found = found[::-1]
+    def __init__(self, objects: Iterator[T | Undecodable]) -> None:
+        self._objects = objects
 
     def __aiter__(self) -> _CachedStream[T]:
         return self
 
     async def __anext__(self) -> T | Undecodable:
-        if not self._found:
-            raise StopAsyncIteration
-        cached = self._found.pop()
-        try:
-            return self._store.decode(cached)
-        except DecodeError as error:
-            return Undecodable("ADDED", cached.metadata(), error)
+        for found in self._objects:
+            return found
+        raise StopAsyncIteration
 
 
 if TYPE_CHECKING:

@@ -35,15 +35,20 @@ class Informers:
     Args:
         client: How to reach the server.
         options: How to talk to it.
+        namespaces: All namespaces there are, as far as this process is concerned: what is followed in each of them is
+            followed everywhere. Empty: no such limit.
 
     Attributes:
         malformed: Is told about objects that do not fit their model, once per resourceVersion. May be set any time.
     """
 
-    def __init__(self, client: ApiClient, *, options: ReflectorOptions = _DEFAULTS) -> None:
+    def __init__(
+        self, client: ApiClient, *, options: ReflectorOptions = _DEFAULTS, namespaces: Sequence[str] = ()
+    ) -> None:
         self.malformed: MalformedHook | None = None
         self._client = client
         self._options = options
+        self._namespaces = tuple(namespaces)
         self._informers: dict[tuple[type[KubeObject], str | None, Selector], Informer[Any]] = {}
         self._tasks: TaskGroup | None = None
 
@@ -75,17 +80,22 @@ class Informers:
         """All informers that there are."""
         return tuple(self._informers.values())
 
-    def covering(self, kind: type[T], namespace: str | None) -> Informer[T] | None:
-        """An informer whose store has all objects of the class in a namespace (None: in all); None: there is none."""
-        everything = self._informers.get((kind, None, Selector()))
-        if everything is None and namespace is not None:
-            everything = self._informers.get((kind, namespace, Selector()))
-        return None if everything is None else cast("Informer[T]", everything)
+    def covering(self, kind: type[T], namespace: str | None) -> Sequence[Informer[T]]:
+        """The informers that together have all objects of the class in a namespace (None: in all); empty: none do."""
+        everywhere = () if namespace is None else self._exactly(kind, None, Selector())
+        return everywhere or self.selecting(kind, namespace, Selector())
 
-    def selecting(self, kind: type[T], namespace: str | None, selector: Selector) -> Informer[T] | None:
-        """The informer that follows exactly these objects; None: there is none."""
+    def selecting(self, kind: type[T], namespace: str | None, selector: Selector) -> Sequence[Informer[T]]:
+        """The informers that together follow exactly these objects; empty: there are none."""
+        if namespace is not None:
+            return self._exactly(kind, namespace, selector)
+        each = [self._exactly(kind, place, selector) for place in self._namespaces]
+        together = [informer for found in each for informer in found] if all(each) else []
+        return self._exactly(kind, None, selector) or together
+
+    def _exactly(self, kind: type[T], namespace: str | None, selector: Selector) -> Sequence[Informer[T]]:
         found = self._informers.get((kind, namespace, selector))
-        return None if found is None else cast("Informer[T]", found)
+        return () if found is None else (cast("Informer[T]", found),)
 
     def of(self, resource: ResourceInfo, namespace: str | None) -> list[Informer[KubeObject]]:
         """The informers, whatever their class, that may see objects of a kind in a namespace."""

@@ -471,8 +471,8 @@ async def test_informers_are_shared_by_class_namespace_and_selector() -> None:
         assert informers.informer(ConfigMap, "default", {"a": "b"}) is one
         assert one is not everywhere
         assert informers.all() == (everywhere, one)
-        assert informers.covering(ConfigMap, "default") is everywhere
-        assert informers.covering(Secret, None) is None
+        assert informers.covering(ConfigMap, "default") == (everywhere,)
+        assert informers.covering(Secret, None) == []
 
 
 async def test_an_informer_that_is_added_while_the_others_run_starts_at_once() -> None:
