@@ -205,7 +205,7 @@ class CachedClient:
         if selection is None:
             return self._client.stream(kind, namespace=namespace, labels=labels, fields=fields, page_size=page_size)
         informers, found = selection
-        return _CachedStream(_decoded(informers, found))
+        return _CachedStream(informers, found)
 
     def watch(
         self,
@@ -390,8 +390,8 @@ def _decoded(informers: Sequence[Informer[T]], found: Iterable[Cached[T]]) -> It
 class _CachedStream(AsyncIterator["T | Undecodable"], Generic[T]):
     """The objects of a cache. A class, not a generator: nothing is left to be closed when a loop is left."""
 
-    def __init__(self, objects: Iterator[T | Undecodable]) -> None:
-        self._objects = objects
+    def __init__(self, informers: Sequence[Informer[T]], found: Iterable[Cached[T]]) -> None:
+        self._objects = _decoded(informers, found)
 
     def __aiter__(self) -> _CachedStream[T]:
         return self
