@@ -9,7 +9,6 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
-from opsdk.models.omitted import is_omitted
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text, clone, dig
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._quantity import canonical_quantity
@@ -32,30 +31,8 @@ def without_nulls(value: Value) -> Value:
     return value
 
 
-def _without_zeros(value: Value, path: tuple[str, ...]) -> None:
-    """Drop what Go's types cannot tell from absence; in place."""
-    if isinstance(value, dict):
-        if path[-1:] and path[-1] in _FREE_MAPS:
-            return
-        for name in [name for name, child in value.items() if is_omitted(child, (*path, name))]:
-            if not isinstance(value[name], dict | list):
-                del value[name]
-        for name, child in value.items():
-            _without_zeros(child, (*path, name))
-    elif isinstance(value, list):
-        for child in value:
-            _without_zeros(child, path)
-
-
-# Their keys are the author's.
-_FREE_MAPS: Final = frozenset(
-    {"annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "parameters", "stringData"}
-)
-
-
 def default_builtin(info: KindInfo, document: Document) -> None:
     """Fill in what a document leaves out, in place; whoever sent it owns these values as if it had sent them."""
-    _without_zeros(document, ())
     default = _DEFAULTS.get(info.resource)
     if default is not None:
         default(document)
