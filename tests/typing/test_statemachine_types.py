@@ -5,13 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from enum import StrEnum
-from typing import assert_type
+from typing import Literal, TypeAlias, assert_type
 
+from lightkube.core.resource import NamespacedResourceG
+from lightkube.core.schema import DictMixin
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 
-from opsdk.models import CustomResource, MachineStatus, Model
+from opsdk.models import CustomResource, MachineStatus, MachineStatusStruct, Model
 from opsdk.protocols import Client, Reconciler
-from opsdk.statemachine import Explanation, Graph, StateHandler, StateMachine, States, Transition
+from opsdk.statemachine import (
+    Coverage,
+    Explanation,
+    Firing,
+    Graph,
+    MachineObserver,
+    StateCondition,
+    StateHandler,
+    StateMachine,
+    States,
+    Transition,
+)
 from opsdk.types import Request, Result
 
 
@@ -42,6 +56,9 @@ class Other(StrEnum):
     NEW = "new"
 
 
+Name: TypeAlias = Literal["new", "done"]
+
+
 def sync_hook(widget: Widget) -> None:
     widget.status.note = "x"
 
@@ -56,6 +73,10 @@ async def async_hook_without_result(widget: Widget) -> None:
 
 async def gadget_hook(gadget: Gadget) -> Result:
     return Result(requeue_after=timedelta(seconds=gadget.spec.size))
+
+
+def gadget_is_big(gadget: Gadget) -> bool:
+    return gadget.spec.size > 1
 
 
 def text_hook(widget: Widget) -> str:
@@ -127,3 +148,99 @@ def objects_without_a_machine_status_are_refused(client: Client) -> None:
 def a_raw_reconciler_is_a_hook(raw: Reconciler) -> None:
     handler: StateHandler[Widget] = StateHandler(reconcile=raw)
     assert_type(handler, StateHandler[Widget])
+
+
+def literals_name_states(client: Client) -> None:
+    states: States[Widget, Name] = {
+        "new": StateHandler(transitions=[Transition(to="done", when=lambda widget: widget.spec.size > 1)]),
+        "done": StateHandler(terminal=True),
+    }
+    machine = StateMachine(Widget, client, "new", states, finalizer="a.b/c", deletion_state="done")
+    assert_type(machine, StateMachine[Widget])
+
+
+HOUR = timedelta(hours=1)
+
+
+def a_transition_to_a_name_outside_of_the_enum_is_refused() -> States[Widget, Phase]:
+    return {Phase.NEW: StateHandler(transitions=[Transition(to="nowhere", after=HOUR)])}  # type: ignore[arg-type]  # pyright: ignore[reportReturnType, reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def a_transition_to_another_enum_is_refused() -> Transition[Widget, Phase]:
+    return Transition(to=Other.NEW, after=HOUR)  # type: ignore[arg-type]  # pyright: ignore[reportReturnType, reportUnknownVariableType]
+
+
+def a_transition_to_a_name_outside_of_the_literals_is_refused() -> States[Widget, Name]:
+    return {"new": StateHandler(transitions=[Transition(to="nowhere", after=HOUR)])}  # type: ignore[arg-type]  # pyright: ignore[reportReturnType, reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def a_state_outside_of_the_literals_is_refused() -> States[Widget, Name]:
+    return {"nowhere": StateHandler()}  # type: ignore[dict-item]  # pyright: ignore[reportReturnType]
+
+
+def initial_and_deletion_states_are_names_of_the_graph(
+    client: Client, states: States[Widget, Phase], named: States[Widget, Name]
+) -> None:
+    StateMachine(Widget, client, "nowhere", states)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    StateMachine(Widget, client, "nowhere", named)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    StateMachine(Widget, client, Other.NEW, states)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    StateMachine(Widget, client, Phase.NEW, states, finalizer="a.b/c", deletion_state="nowhere")  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+    StateMachine(Widget, client, "new", named, finalizer="a.b/c", deletion_state="nowhere")  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+
+
+def a_predicate_in_a_graph_takes_the_machines_objects() -> States[Widget]:
+    return {"new": StateHandler(transitions=[Transition(to="new", when=gadget_is_big)])}  # type: ignore[arg-type]  # pyright: ignore[reportReturnType]
+
+
+def an_enter_hook_in_a_graph_takes_the_machines_objects() -> States[Widget]:
+    return {"new": StateHandler(enter=gadget_hook)}  # type: ignore[arg-type]  # pyright: ignore[reportReturnType, reportUnknownVariableType]
+
+
+def a_reconcile_hook_in_a_graph_returns_a_result() -> States[Widget]:
+    return {"new": StateHandler(reconcile=text_hook)}  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType, reportUnknownVariableType]
+
+
+def a_lambda_in_a_graph_knows_the_objects_class() -> States[Widget]:
+    return {"new": StateHandler(transitions=[Transition(to="new", when=lambda it: it.spec.no_such_thing)])}  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownLambdaType, reportUnknownMemberType]
+
+
+def conditions_have_a_status_of_the_api() -> None:
+    StateCondition(type="Ready", status="true", reason="R")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    StateCondition(type="Ready", status=True, reason="R")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def graphs_of_another_kind_are_refused(client: Client, states: States[Gadget]) -> None:
+    StateMachine(Widget, client, "new", states)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
+
+
+async def a_machine_takes_its_own_objects(machine: StateMachine[Widget], gadget: Gadget) -> None:
+    await machine.reconcile(gadget)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await machine.explain(gadget)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def coverage_listens_and_is_drawn(machine: StateMachine[Widget], coverage: Coverage) -> None:
+    observer: MachineObserver = coverage
+    machine.observe(observer)
+    assert_type(machine.graph(coverage=coverage, live={"new": 1}).uncovered, tuple[str, ...])
+    assert_type(Coverage.from_json(coverage.to_json()).merge(coverage), Coverage)
+    assert_type(coverage.fired, Mapping[Firing, int])
+
+
+class GadgetStructStatus(MachineStatusStruct, kw_only=True):
+    note: str = ""
+
+
+class GadgetStruct(NamespacedResourceG, DictMixin, kw_only=True):
+    metadata: ObjectMeta | None = None
+    status: GadgetStructStatus | None = None
+
+    def get_machine_status(self) -> GadgetStructStatus:
+        self.status = self.status or GadgetStructStatus()
+        return self.status
+
+
+def structs_have_machines_too(client: Client) -> None:
+    states: States[GadgetStruct] = {
+        "new": StateHandler(transitions=[Transition(to="new", when=lambda it: it.get_machine_status().note == "x")]),
+    }
+    assert_type(StateMachine(GadgetStruct, client, "new", states), StateMachine[GadgetStruct])
