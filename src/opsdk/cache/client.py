@@ -391,7 +391,8 @@ class _CachedStream(AsyncIterator["T | Undecodable"], Generic[T]):
     """The objects of a cache. A class, not a generator: nothing is left to be closed when a loop is left."""
 
     def __init__(self, informers: Sequence[Informer[T]], found: Iterable[Cached[T]]) -> None:
-        self._objects = _decoded(informers, found)
+        decoded = _decoded(informers, found)
+        self._objects: Iterator[T | Undecodable] = decoded
 
     def __aiter__(self) -> _CachedStream[T]:
         return self
