@@ -24,9 +24,11 @@ class CensusCollector(Collector):
         self._by_kind: dict[str, Census] = {}
 
     def of(self, kind: str, states: Collection[str]) -> Census:
-        """The census of `kind`, made at the first call."""
+        """The census of `kind`, made at the first call; each call adds its states."""
         with self._lock:
-            return self._by_kind.setdefault(kind, Census(kind, states))
+            census = self._by_kind.setdefault(kind, Census(kind))
+        census.declare(states)
+        return census
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
         """The families, without samples: the registry checks their names."""

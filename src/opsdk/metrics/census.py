@@ -60,6 +60,11 @@ class Census:
         self._deleting = 0
         self._shared: dict[tuple[str, bool, bool], _Entry] = {}
 
+    def declare(self, states: Collection[str], /) -> None:
+        """Add states that exist: kinds of one name, in different groups, share a census, as they share a label."""
+        with self._lock:
+            self._states |= frozenset(states)
+
     def put(self, key: str, *, state: str, lagging: bool, deleting: bool) -> None:
         """Record what one object looks like now.
 

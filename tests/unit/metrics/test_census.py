@@ -61,3 +61,12 @@ def test_a_scrape_may_come_at_any_moment() -> None:
 def test_a_kind_has_one_census() -> None:
     metrics = Metrics()
     assert metrics.census("Widget", STATES) is metrics.census("Widget", STATES)
+
+
+def test_kinds_of_one_name_in_different_groups_count_together_each_with_its_states() -> None:
+    metrics = Metrics()
+    census = metrics.census("Cluster", ["new"])
+    assert metrics.census("Cluster", ["old"]) is census
+    for key, state in (("1", "new"), ("2", "old"), ("3", "other")):
+        census.put(key, state=state, lagging=False, deleting=False)
+    assert census.totals().by_state == {"new": 1, "old": 1, "unknown": 1}
