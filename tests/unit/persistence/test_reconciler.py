@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import cast
 
 import anyio
 import pytest
 from lightkube.models.meta_v1 import Condition, ObjectMeta
+from lightkube.resources.core_v1 import Event
 from pydantic import Field
 
+from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.errors import (
     ApiStatusError,
     ConflictError,
@@ -20,11 +25,13 @@ from opsdk.errors import (
     NotReadyError,
     ObjectError,
     RetryError,
+    ServerError,
     TerminalError,
 )
 from opsdk.models import Conditions, CustomResource, Model, find_condition
 from opsdk.persistence import Hook, PersistenceReconciler
 from opsdk.protocols import Client
+from opsdk.testing import ApiServer
 from opsdk.testing.simulator import Simulator, matching
 from opsdk.types import JsonPatch, MergePatch, Request
 
@@ -321,6 +328,89 @@ async def test_the_cause_of_not_ready_is_its_message() -> None:
         assert ready(await stored(sim)) == ("False", "ScopeNotFound", "'scope s'")
 
 
+async def test_raising_from_keeps_the_cause_and_its_text() -> None:
+    def look_up() -> None:
+        raise LookupError("scope s is not there")
+
+    def make(client: Client) -> PersistenceReconciler[Role]:
+        async def persist(role: Role) -> None:
+            try:
+                look_up()
+            except LookupError as error:
+                raise NotReadyError("ScopeNotFound") from error
+
+        return PersistenceReconciler(Role, client, on_upsert=persist, on_delete=Rows().delete, finalizer=FINALIZER)
+
+    async with Simulator(make) as sim:
+        await created(sim)
+        sim.clear()
+        assert ready(await stored(sim)) == ("False", "ScopeNotFound", "scope s is not there")
+
+
+async def test_without_a_reason_it_is_invalid() -> None:
+    rows = Rows()
+    rows.raises(NotReadyError(message="it is what it is"))
+    async with Simulator(operator(rows)) as sim:
+        await created(sim)
+        sim.clear()
+        assert ready(await stored(sim)) == ("False", "Invalid", "it is what it is")
+
+
+async def test_not_ready_is_logged_at_debug_only(caplog: pytest.LogCaptureFixture) -> None:
+    rows = Rows()
+    rows.raises(NotReadyError("ScopeNotFound", "no scope"))
+    with caplog.at_level(logging.DEBUG, logger="opsdk.persistence"):
+        async with Simulator(operator(rows)) as sim:
+            await created(sim)
+            sim.clear()
+    told = [record for record in caplog.records if "ScopeNotFound" in record.getMessage()]
+    assert [record.levelno for record in told if record.name.startswith("opsdk.persistence")] == [logging.DEBUG]
+
+
+async def test_not_ready_whose_status_cannot_be_written_is_an_error_and_is_announced_later() -> None:
+    rows = Rows()
+    meddling = True
+
+    def make(client: Client) -> PersistenceReconciler[Role]:
+        async def persist(role: Role) -> None:
+            if meddling:
+                patch = MergePatch({"metadata": {"labels": {"a": "b"}}})
+                await client.patch(Role, "ops", patch, namespace="default")
+            raise NotReadyError("ScopeNotFound", "no scope", requeue_after=timedelta(seconds=5))
+
+        return PersistenceReconciler(Role, client, on_upsert=persist, on_delete=rows.delete, finalizer=FINALIZER)
+
+    async with Simulator(make) as sim:
+        with pytest.raises(ConflictError):
+            await sim.create(role())
+        assert not sim.events
+        meddling = False
+        assert (await sim.reconcile()).requeue_after == timedelta(seconds=5)
+        assert [event.reason for event in sim.events] == ["Created", "ScopeNotFound"]
+        sim.clear()
+
+
+async def test_a_longer_wait_than_the_retrys_holds_new_messages_as_long() -> None:
+    rows = Rows()
+    count = 0
+
+    def fail() -> NotReadyError:
+        nonlocal count
+        count += 1
+        return NotReadyError("Waiting", f"attempt {count}", requeue_after=timedelta(minutes=10))
+
+    rows.fail = fail
+    async with Simulator(operator(rows)) as sim:
+        await created(sim)
+        sim.clear()
+        await anyio.sleep(500)
+        await sim.reconcile()
+        assert not sim.actions
+        await anyio.sleep(101)
+        await sim.reconcile()
+        sim.expect_status_update(Role)
+
+
 async def test_a_reason_that_the_api_would_refuse_is_a_failure_that_names_it() -> None:
     rows = Rows()
     rows.raises(NotReadyError("scope not found", "a"))
@@ -423,7 +513,61 @@ async def test_error_texts_can_be_redacted() -> None:
         sim.clear()
 
 
+@pytest.mark.parametrize("kind", ["terminal", "retry", "conflict", "not_ready"])
+async def test_no_log_and_no_error_shows_what_was_redacted(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    errors: dict[str, Exception] = {
+        "terminal": TerminalError("password is hunter2"),
+        "retry": RetryError("password is hunter2", requeue_after=timedelta(seconds=1)),
+        "conflict": ExceptionGroup("password is hunter2", [duplicate()]),
+        "not_ready": NotReadyError("Locked", "password is hunter2"),
+    }
+    rows = Rows()
+    rows.raises(errors[kind])
+
+    def make(client: Client) -> PersistenceReconciler[Role]:
+        return PersistenceReconciler(
+            Role,
+            client,
+            on_upsert=rows.persist,
+            on_delete=rows.delete,
+            on_conflict=rows.make_way,
+            finalizer=FINALIZER,
+            redact=lambda text: text.replace("hunter2", "***"),
+        )
+
+    with caplog.at_level(logging.DEBUG, logger="opsdk.persistence"):
+        async with Simulator(make) as sim:
+            if kind in {"terminal", "retry"}:
+                with pytest.raises((TerminalError, RetryError), match=r"password is \*\*\*"):
+                    await sim.create(role())
+            else:
+                await sim.create(role())
+            sim.clear()
+    assert "hunter2" not in caplog.text
+
+
 # ---- unique constraints
+
+
+async def test_an_own_predicate_says_what_a_conflict_is() -> None:
+    rows = Rows()
+    rows.raises(KeyError("taken"))
+
+    def make(client: Client) -> PersistenceReconciler[Role]:
+        return PersistenceReconciler(
+            Role,
+            client,
+            on_upsert=rows.persist,
+            on_delete=rows.delete,
+            on_conflict=rows.make_way,
+            is_conflict=lambda error: isinstance(error, KeyError),
+            finalizer=FINALIZER,
+        )
+
+    async with Simulator(make) as sim:
+        await created(sim)
+        sim.clear()
+        assert rows.calls == ["upsert", "conflict"]
 
 
 async def test_a_violated_unique_constraint_makes_way_and_comes_back_soon() -> None:
@@ -502,6 +646,46 @@ async def test_a_failed_deletion_keeps_the_finalizer_and_is_retried_after_two_mi
         assert caught.value.requeue_after == timedelta(minutes=2)
         sim.expect_status_update(Role, matching(is_ready("False", "DeleteFailed")))
         assert (await stored(sim)).metadata.finalizers == [FINALIZER]
+
+
+class RefusesPatches:
+    """A transport to a server that answers 500 to patches, as long as `refuses`."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.refuses = False
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        if self.refuses and request.method == "PATCH":
+            return HttpResponse(status=500, headers={}, body=b"not now")
+        return await self._inner.request(request)
+
+    def stream(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpStream]:
+        return self._inner.stream(request)
+
+    async def aclose(self) -> None: ...
+
+
+async def test_deleted_is_told_only_when_the_finalizer_is_gone() -> None:
+    rows, key = Rows(), Request("ops", "default")
+    async with ApiServer() as server:
+        await server.install(Role)
+        transport = RefusesPatches(server.transport())
+        reconciler = operator(rows)(ApiClient(transport))
+        client = server.client()
+        await client.create(Role(metadata=ObjectMeta(name="ops", namespace="default"), spec=RoleSpec()))
+        await reconciler.reconcile(key)
+        await client.delete(Role, "ops", namespace="default")
+        transport.refuses = True
+        with pytest.raises(ServerError):
+            await reconciler.reconcile(key)
+        assert [event.reason for event in await client.list(Event, namespace="default")] == ["Created"]
+        transport.refuses = False
+        await reconciler.reconcile(key)
+        await reconciler.reconcile(key)
+        events = sorted(event.reason or "" for event in await client.list(Event, namespace="default"))
+        assert events == ["Created", "Deleted"]
+        assert len([call for call in rows.calls if call.startswith("delete")]) == 2  # and not again once it is gone
 
 
 async def test_a_deleted_object_without_our_finalizer_is_not_our_business() -> None:
@@ -713,6 +897,54 @@ async def test_resync_enqueues_what_matches() -> None:
         reconciler.enqueue(None, "cluster-scoped")
         everything = ["default/a", "default/b", "staging/c"]
         assert sink.added == [*everything, "staging/c", "default/a", "staging/c", "cluster-scoped"]
+
+
+class BadSecondPage:
+    """A transport to a server whose pages have two objects, and whose second page never comes, or comes as an error."""
+
+    def __init__(self, inner: Transport, *, answers: bool) -> None:
+        self._inner = inner
+        self._answers = answers
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        if any(name == "continue" for name, _ in request.query):
+            if not self._answers:
+                await anyio.sleep_forever()
+            return HttpResponse(status=500, headers={}, body=b"no second page")
+        query = tuple((name, "2" if name == "limit" else value) for name, value in request.query)
+        return await self._inner.request(replace(request, query=query))
+
+    def stream(self, request: HttpRequest, /) -> AbstractAsyncContextManager[HttpStream]:
+        return self._inner.stream(request)
+
+    async def aclose(self) -> None: ...
+
+
+@asynccontextmanager
+async def three_roles_in_bad_pages(*, answers: bool) -> AsyncGenerator[tuple[PersistenceReconciler[Role], Sink]]:
+    async with ApiServer() as server:
+        await server.install(Role)
+        for name in ("a", "b", "c"):
+            await server.client().create(Role(metadata=ObjectMeta(name=name, namespace="default"), spec=RoleSpec()))
+        client = ApiClient(BadSecondPage(server.transport(), answers=answers))
+        reconciler, sink = operator(Rows())(client), Sink()
+        reconciler.attach(sink)
+        yield reconciler, sink
+
+
+async def test_an_error_of_the_list_surfaces_and_what_was_enqueued_stays() -> None:
+    async with three_roles_in_bad_pages(answers=True) as (reconciler, sink):
+        with pytest.raises(ServerError):
+            await reconciler.resync()
+        assert sink.added == ["default/a", "default/b"]
+
+
+async def test_a_cancelled_resync_ends_and_what_was_enqueued_stays() -> None:
+    async with three_roles_in_bad_pages(answers=False) as (reconciler, sink):
+        with anyio.move_on_after(5) as scope:
+            await reconciler.resync()
+        assert scope.cancelled_caught
+        assert sink.added == ["default/a", "default/b"]
 
 
 async def test_a_reconciler_that_was_never_set_up_says_so() -> None:
