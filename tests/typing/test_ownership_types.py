@@ -8,8 +8,18 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap, Secret, Service
 
+from opsdk.client import ApiClient
 from opsdk.models import CustomResource, MachineStatus, Model
-from opsdk.ownership import For, OwnedKind, OwnedResources, ResourceOwner
+from opsdk.ownership import (
+    For,
+    OwnedKind,
+    OwnedResources,
+    OwnershipPlan,
+    PlannedAction,
+    ReleaseReport,
+    ResourceOwner,
+    release,
+)
 from opsdk.protocols import Client, KubeObject
 from opsdk.statemachine import StateHandler, States, Transition
 from opsdk.types import Result
@@ -104,6 +114,24 @@ def what_serves_every_owner_serves_one() -> None:
     assert owned
 
 
+def options_know_the_owner_and_the_child() -> None:
+    conditional = For(Service, build_service, when=lambda widget: widget.spec.size > 1, after=(ConfigMap, Secret))
+    assert_type(conditional, For[Widget, Service])
+    assert_type(conditional.after, tuple[type[KubeObject], ...])
+    assert_type(For(ConfigMap, build_config, apply=True, force=True, adopt=True), For[Widget, ConfigMap])
+
+
+async def plans_are_data(owner: ResourceOwner[Widget], widget: Widget) -> None:
+    plan = await owner.plan(widget)
+    assert_type(plan, OwnershipPlan)
+    assert_type(plan.changes[0].action, PlannedAction)
+    assert_type(plan.writes, bool)
+
+
+async def a_release_is_of_classes_and_names(client: ApiClient) -> None:
+    assert_type(await release(client, finalizers=["a.b/c"], kinds=[Widget, "configmaps"]), ReleaseReport)
+
+
 async def wrong_combinations_are_refused(client: Client) -> None:
     For(Deployment, build_service)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     For(Service, build_service, update=update_config)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -114,3 +142,4 @@ async def wrong_combinations_are_refused(client: Client) -> None:
     gadget = await client.get(Gadget, "g", namespace="default")
     await owner.reconcile(gadget)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await owner.is_ready(gadget, Service)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    For(Service, build_service, when=lambda widget: widget.nothing)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownLambdaType]

@@ -79,6 +79,8 @@ def _pods(**spec: Any) -> Body:
 _RICH_PODS: Final = _pods(
     serviceAccountName="web",
     terminationGracePeriodSeconds=60,
+    hostNetwork=False,
+    priorityClassName="",
     initContainers=[{"name": "init", "image": "busybox:1.36", "command": ["true"], "restartPolicy": "Always"}],
     containers=[
         {
@@ -94,11 +96,12 @@ _RICH_PODS: Final = _pods(
             ],
             "envFrom": [{"configMapRef": {"name": "c"}}],
             "resources": {"limits": {"cpu": "1000m", "memory": "1024Mi"}, "requests": {"cpu": "0.50"}},
-            "livenessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 5},
+            "stdin": False,
+            "livenessProbe": {"httpGet": {"port": "http"}, "periodSeconds": 5, "initialDelaySeconds": 0},
             "readinessProbe": {"tcpSocket": {"port": 80}},
             "startupProbe": {"exec": {"command": ["true"]}},
             "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
-            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+            "volumeMounts": [{"name": "tmp", "mountPath": "/tmp", "readOnly": False, "subPath": ""}],
             "securityContext": {"capabilities": {"drop": ["ALL"]}},
         }
     ],
@@ -119,7 +122,7 @@ _RICH_PODS: Final = _pods(
         },
         {"name": "down", "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
     ],
-    tolerations=[{"key": "x", "operator": "Exists"}],
+    tolerations=[{"key": "x", "operator": "Exists", "value": "", "effect": ""}],
     topologySpreadConstraints=[
         {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": _SELECTOR}
     ],
@@ -165,6 +168,8 @@ CHILDREN: Final = (
         {
             "spec": {
                 "replicas": 0,
+                "paused": False,
+                "minReadySeconds": 0,
                 "selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]},
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
                 "template": _RICH_PODS,

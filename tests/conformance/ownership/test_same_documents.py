@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -12,8 +12,9 @@ from conformance.harness import CRDS, Api, new_name
 from conformance.ownership.children import CHILDREN, OWN_CRDS, Body, ChildKind, build
 from conformance.ownership.conftest import Scene
 from opsdk.models import codec_of, resource_of
-from opsdk.patches import describe_difference
+from opsdk.patches import describe_difference, is_array, is_object
 from opsdk.testing import ApiServer
+from opsdk.types import Json, JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -68,18 +69,16 @@ async def test_a_new_child_is_the_same_document(
     assert [line for line in describe_difference(real, ours) if not line.startswith(lacking or ("\0",))] == []
 
 
-def comparable(document: Body) -> Body:
+def comparable(document: Body) -> JsonObject:
     metadata = {name: value for name, value in document["metadata"].items() if name not in _DECIDED}
-    cleaned = _cleaned({**document, "metadata": metadata})
-    assert isinstance(cleaned, dict)
-    return cleaned
+    return {name: _cleaned(value) for name, value in {**document, "metadata": metadata}.items()}
 
 
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, dict):
+def _cleaned(value: Json) -> Json:
+    if is_object(value):
         return {
             name: "(assigned)" if name.rpartition("/")[2] in _ASSIGNED and inner != "None" else _cleaned(inner)
             for name, inner in value.items()
             if inner is not None
         }
-    return [_cleaned(inner) for inner in value] if isinstance(value, list) else value
+    return [_cleaned(inner) for inner in value] if is_array(value) else value

@@ -230,6 +230,26 @@ class TestConstruction:
         assert "give it a finalizer" in faults[3]
         assert isinstance(raised.value, ValueError)
 
+    async def test_an_order_that_cannot_be_kept_is_refused(self, bench: Bench) -> None:
+        def build_none(widget: Widget) -> list[Secret] | None:
+            return None if widget.spec.text else []
+
+        owned: OwnedResources[Widget] = [
+            For(ConfigMap, build, after=(Service,), force=True),
+            For(Service, build_services, after=(Deployment,)),
+            For(Deployment, build_deployments, after=(ConfigMap, StatefulSet)),
+            For(Secret, build_none),
+        ]
+        with pytest.raises(InvalidOwnedResourcesError) as raised:
+            ResourceOwner(Widget, bench.client, owned)
+        assert raised.value.faults == (
+            "ConfigMap: has force=True without apply=True, where there is nothing to force",
+            "Deployment: comes after StatefulSet, which is not declared here",
+            "after: goes round in a circle: ConfigMap after Service after Deployment after ConfigMap",
+        )
+        with pytest.raises(InvalidOwnedResourcesError, match="Secret after Secret"):
+            ResourceOwner(Widget, bench.client, [For(Secret, build_none, after=(Secret,))])
+
     async def test_a_cluster_scoped_owner_may_have_cluster_scoped_children(self, bench: Bench) -> None:
         def build_for_fleet(fleet: Fleet) -> list[ClusterRole]:
             return [ClusterRole(metadata=ObjectMeta(name=fleet.metadata.name))]
@@ -961,6 +981,42 @@ class TestReleasing:
         widget = await bench.get()
         await bench.others.delete(Widget, "w", namespace="default")
         assert await self.elsewhere(bench).reconcile(widget) == Result()
+
+
+class TestOrdering:
+    async def test_kinds_come_after_what_they_come_after_and_otherwise_as_declared(self, bench: Bench) -> None:
+        def build_secret(widget: Widget) -> list[Secret]:
+            return [Secret(metadata=ObjectMeta(name=name)) for name in widget.spec.names]
+
+        owned: OwnedResources[Widget] = [
+            For(Service, build_services, after=(ConfigMap, Secret)),
+            For(Secret, build_secret, after=(ConfigMap,)),
+            For(StatefulSet, build_stateful_sets),
+            For(ConfigMap, build),
+        ]
+        owner = ResourceOwner(Widget, bench.client, owned)
+        await bench.change(names=["one"])
+        await bench.one_pass(owner)
+        kinds = [write.rpartition("/")[2] for write in bench.tap.writes]
+        assert kinds == ["statefulsets", "configmaps", "secrets", "services"]
+
+    async def test_an_unready_kind_holds_back_changes_but_not_what_has_nothing_to_change(self, bench: Bench) -> None:
+        owned: OwnedResources[Widget] = [
+            For(Secret, build_secrets, update=lambda widget, existing: existing, after=(ConfigMap,)),  # noqa: ARG005 - update's parameters
+            For(Service, build_services, update=lambda widget, existing: build_services(widget)[0], after=(Secret,)),  # noqa: ARG005 - update's parameters
+            For(ConfigMap, build, ready=is_ready),
+        ]
+        owner = ResourceOwner(Widget, bench.client, owned)
+        await bench.one_pass(owner)
+        for name in ("one", "two"):
+            await bench.others.patch(ConfigMap, name, MergePatch({"data": {"ready": "yes"}}), namespace="default")
+        await bench.one_pass(owner)
+        await bench.others.patch(ConfigMap, "one", MergePatch({"data": {"ready": "no"}}), namespace="default")
+        assert await bench.one_pass(owner) == Result()  # nothing is held back, so nothing is waited for
+        # A Service comes after the Secret, which is as it should be: what that comes after does not matter to it.
+        await bench.change(text="y")
+        assert await bench.one_pass(owner) == Result()
+        assert bench.tap.writes == ["PATCH services/web"]
 
 
 class TestReadiness:

@@ -138,3 +138,46 @@ def test_laying_the_same_over_again_changes_nothing(existing: JsonObject, desire
 @given(specs)
 def test_a_document_means_the_same_as_itself(spec: JsonObject) -> None:
     assert equivalent({"spec": spec}, {"spec": spec})
+
+
+POD: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {"hostNetwork": True}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hostNetwork", False), ("priorityClassName", ""), ("minReadySeconds", 0)],
+)
+def test_o06_what_a_built_in_kind_leaves_out_is_as_good_as_absent(name: str, value: Json) -> None:
+    said: JsonObject = {**POD, "spec": {name: value}}
+    assert equivalent(said, {**POD, "spec": {}})
+    assert equivalent({**POD, "spec": {}}, said)
+    assert not equivalent(said, POD)
+    custom = "demo.example.com/v1"
+    assert not equivalent({**said, "apiVersion": custom}, {**POD, "apiVersion": custom, "spec": {}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("automountServiceAccountToken", False), ("storageClassName", ""), ("replicas", 0)]
+)
+def test_o06_what_it_does_not_leave_out_means_something(name: str, value: Json) -> None:
+    assert not equivalent({**POD, "spec": {name: value}}, {**POD, "spec": {}})
+
+
+def test_o06_turning_something_off_is_a_change_all_the_same() -> None:
+    off: JsonObject = {**POD, "spec": {"hostNetwork": False}}
+    assert lay_over(POD, off)["spec"] == {"hostNetwork": False}
+    assert not equivalent(POD, lay_over(POD, off))
+
+
+def test_o06_data_is_never_left_out() -> None:
+    document: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"description": ""}}
+    assert not equivalent(document, {**document, "data": {}})
+
+
+def test_o06_values_of_metrics_are_quantities() -> None:
+    def scaler(value: str) -> JsonObject:
+        metric: JsonObject = {"type": "External", "external": {"target": {"type": "Value", "value": value}}}
+        return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {"metrics": [metric]}}
+
+    assert equivalent(scaler("1000m"), scaler("1"))
+    assert not equivalent(scaler("1000m"), scaler("2"))
