@@ -46,6 +46,14 @@ _SITES = [
 ]
 
 
+IN_MEMORY = pytest.mark.parametrize(
+    "place",
+    [site for site, place in zip(_SITES, _PLACES, strict=True) if place[0] != "real"],
+    indirect=True,
+)
+"""For what a test cannot make a real server do: forget its history, tell how many watches are open."""
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:

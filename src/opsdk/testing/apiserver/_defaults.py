@@ -521,6 +521,7 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "persistentvolumeclaims": _claim,
     "persistentvolumes": _volume_object,
     "pods": _pod,
+    "podtemplates": _pod_template,
     "priorityclasses.scheduling.k8s.io": _priority_class,
     "replicasets.apps": _replica_set,
     "replicationcontrollers": _replica_set,
