@@ -171,6 +171,7 @@ async def test_the_configuration_goes_when_it_is_no_longer_wanted() -> None:
         changed.spec.config = {}
         await sim.fake_client.replace(changed)
         await sim.reconcile()
+        sim.expect_patch(Deployment)  # it no longer mounts what goes afterwards
         sim.expect_delete(ConfigMap, "shop")
         sim.clear()
 
