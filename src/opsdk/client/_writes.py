@@ -10,6 +10,7 @@ import msgspec
 from lightkube.models.meta_v1 import ObjectMeta
 from typing_extensions import TypeVar
 
+from opsdk.client._apply_body import apply_body
 from opsdk.client._documents import Documents, head_of
 from opsdk.client._places import name_of_object, namespace_of_call, namespace_of_object
 from opsdk.client._status import conflict
@@ -288,7 +289,7 @@ class Writes:
             "PATCH",
             self._path(target),
             query=query,
-            body=msgspec.json.encode(body),
+            body=apply_body(body),
             content_type="application/apply-patch+yaml",
         )
         return self.read(target.codec, answer, keep=not self.is_dry(dry_run))

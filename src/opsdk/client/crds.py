@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Final, final
 
 import anyio
-import msgspec
 
+from opsdk.client._apply_body import apply_body
 from opsdk.client._writes import document_of
 from opsdk.client.api import ApiClient
 from opsdk.errors import ApiStatusError, CrdChangeError, CrdNotEstablishedError, ForbiddenError, NotFoundError
@@ -174,7 +174,7 @@ async def _apply(client: ApiClient, plan: _Plan, *, force: bool, dry_run: bool) 
         "PATCH",
         f"{_PATH}/{plan.name}",
         query=query,
-        body=msgspec.json.encode(body),
+        body=apply_body(body),
         content_type="application/apply-patch+yaml",
         preconditioned=plan.found is not None,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date, time
 from typing import Any, Final, cast, final
@@ -19,6 +20,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import (
     PydanticSerializationError,
     SchemaError,
+    SchemaSerializer,
     SchemaValidator,
     ValidationError,
     core_schema,
@@ -64,19 +66,32 @@ class _Generator(GenerateJsonSchema):
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         out = super().default_schema(schema)
+        out.pop("default", None)  # pydantic's own does not ask the field how it is written
+        value: object = None
         factory = schema.get("default_factory")
-        if factory is not None and not schema.get("default_factory_takes_data") and "default" not in out:
-            made: tuple[object, object] = (cast("Any", factory)(), cast("Any", factory)())
-            if made[0] != made[1] or isinstance(made[0], date | time | UUID):
+        if "default" in schema:
+            value = schema["default"]
+            out["default"] = None
+        elif factory is not None and not schema.get("default_factory_takes_data"):
+            again: object = cast("Any", factory)()
+            value = cast("Any", factory)()
+            if value != again or isinstance(value, date | time | UUID):
                 return out  # another one each time: the CRD would give the same to all
-            try:
-                default: Any = to_jsonable_python(made[0], by_alias=True, exclude_none=True)
-            except PydanticSerializationError:
-                return out
-            out = {**out, "default": default}
-        if out.get("default") is not None and (fault := _default_fault(schema)) is not None:
-            out[_BAD_DEFAULT] = fault
+        if value is not None:
+            if (fault := _default_fault(schema)) is not None:
+                return {**out, _BAD_DEFAULT: fault}
+            with suppress(PydanticSerializationError):
+                out["default"] = _encoded(schema["schema"], value)
         return out
+
+
+def _encoded(schema: core_schema.CoreSchema, value: object) -> object:
+    """A value as a field of that schema is written."""
+    try:
+        serializer = SchemaSerializer(schema)
+    except SchemaError:  # it refers to definitions elsewhere: models know themselves how they are written
+        return cast("object", to_jsonable_python(value, by_alias=True, exclude_none=True))
+    return cast("object", serializer.to_python(value, mode="json", by_alias=True, exclude_none=True, warnings="none"))
 
 
 def _default_fault(schema: core_schema.WithDefaultSchema) -> str | None:
@@ -186,16 +201,17 @@ class _Walk:
             )
         if s.get(_INT_OR_STRING):
             return {**self._common(s, at), _INT_OR_STRING: True}
-        if "type" not in s:
-            for key in ("anyOf", "oneOf"):
-                if key in s:
-                    return self._union(s.pop(key), s, at, within)
+        for key in ("anyOf", "oneOf"):
+            if key in s:
+                return self._union(s.pop(key), s, at, within)
         if s.get(_OPEN) is True and not self._is_closed(s):
             return self._open(s, at)
         if "const" in s:
             s["enum"] = [s.pop("const")]
         kind = s.get("type")
         if kind is None and "enum" in s:
+            if {type(value) for value in s["enum"] if value is not None} == {int, str}:
+                return {**self._common(s, at), _INT_OR_STRING: True}
             kind = self._type_of_enum(s["enum"], at)
         if kind is None:
             return {**self._common(s, at), _OPEN: True}
@@ -253,11 +269,18 @@ class _Walk:
     def _union(self, options: list[Schema], s: Schema, at: _At, within: tuple[str, ...]) -> Schema:
         given = [option for option in options if option.get("type") != "null"]
         if len(given) != len(options) and "default" not in s:
+            if at.path.endswith(".*"):
+                raise at.error("None as a value in a map is not sent; leave the key out instead")
             raise at.error(
                 "required, yet it may be None, and None is not sent; give it the default None, or another type"
             )
         if s.get("default") is None:
             s.pop("default", None)
+        elif len(given) != len(options):
+            raise at.error(
+                f"it may be None, yet its default is {s['default']!r}: None is not sent, so that it would come back as "
+                "the default; give it the default None, or a value that means the same"
+            )
         if len(given) == 1:
             return self.schema({**given[0], **s}, at, within)
         if s.get(_OPEN) is True:
@@ -274,7 +297,7 @@ class _Walk:
                 return self._int_or_string(scalars, s, at)
             if types == {"integer", "number"} or len(types) == 1:
                 kind = types.pop() if len(types) == 1 else "number"
-                return self.schema({**alternatives(scalars, kind), **s}, at, within)
+                return {**self._common({**alternatives(scalars, kind), **s}, at), "type": kind}
         raise at.error(
             f"a union of {', '.join(sorted(types))} has no structural schema; give the models a discriminator "
             "(Field(discriminator=...)), or annotate the field with PreserveUnknown()"
@@ -302,7 +325,7 @@ class _Walk:
             out = int_or_string(merged)
         except ValueError as error:
             raise at.error("too many alternatives; use one whole number and one text") from error
-        return self.schema({**out, **s}, at, ())
+        return {**self._common({**out, **s}, at), _INT_OR_STRING: True}
 
     def _discriminated(self, given: list[Schema], s: Schema, at: _At, within: tuple[str, ...]) -> Schema:
         """One object with everything optional but the discriminator; rules say which variant wants what."""
@@ -338,7 +361,7 @@ class _Walk:
                 raise at.error("a tuple of different types has no structural schema; use a model with named fields")
             out["items"] = items[0] if items else {_OPEN: True}
         else:
-            out["items"] = self.schema(s.get("items", {}), below.down("[]"), within)
+            out["items"] = self.schema(_nullable(s.get("items", {})), below.down("[]"), within)
         item: Schema = out["items"]
         item.pop("default", None)
         if kind == "set" and item.get("type") in {"object", "array"}:
@@ -491,6 +514,13 @@ class _Walk:
         if len(types) != 1 or next(iter(types)) not in _TYPES:
             raise at.error(f"an enum of different types {values} has no structural schema; use values of one type")
         return _TYPES[types.pop()]
+
+
+def _nullable(item: Schema) -> Schema:
+    """The schema of a list's items: only there is None sent, as null."""
+    options: list[Schema] = item.get("anyOf", [])
+    given = [option for option in options if option.get("type") != "null"]
+    return item if len(given) == len(options) else {**item, "anyOf": given, "nullable": True}
 
 
 def _uncorrelated(what: str) -> str:

@@ -40,8 +40,10 @@ _DURATION: Final = r"^-?(0|([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+)$"
 
 
 def _from_text(value: object) -> object:
-    if not isinstance(value, str):
+    if isinstance(value, timedelta):
         return value
+    if not isinstance(value, str):
+        raise ValueError("must be a text with a unit, like `90s`")  # noqa: TRY004 - pydantic wants a ValueError
     if re.fullmatch(_DURATION[1:-1], value) is None:
         raise ValueError("must be a duration like `1h30m`, `90s` or `1.5h`: numbers with ns, us, ms, s, m or h")
     parts = [float(count) * _UNITS[unit] for count, unit in _PART.findall(value)]

@@ -25,11 +25,11 @@ def kinds_of(crd: Document) -> list[KindInfo]:
     plural = as_text(names.get("plural"))
     versions = [as_object(entry) for entry in as_list(spec.get("versions"))]
     storage_version = next((as_text(entry.get("name")) for entry in versions if entry.get("storage") is True), "")
+    storage_schema = next((_schema_of(entry) for entry in versions if entry.get("storage") is True), None)
     uid = as_text(as_object(crd.get("metadata")).get("uid"))
     found: list[KindInfo] = []
     for version in versions:
         subresources = as_object(version.get("subresources"))
-        schema = as_object(as_object(version.get("schema")).get("openAPIV3Schema"))
         found.append(
             KindInfo(
                 group=group,
@@ -47,7 +47,8 @@ def kinds_of(crd: Document) -> list[KindInfo]:
                 builtin=False,
                 generation=True,
                 conditional_update=True,
-                schema=schema,
+                schema=_schema_of(version),
+                storage_schema=storage_schema,
                 preserve_unknown=spec.get("preserveUnknownFields") is True,
                 print_columns=_columns(version),
                 scale=_scale(as_object(subresources.get("scale"))) if "scale" in subresources else None,
@@ -55,6 +56,10 @@ def kinds_of(crd: Document) -> list[KindInfo]:
             )
         )
     return found
+
+
+def _schema_of(version: Document) -> Document:
+    return as_object(as_object(version.get("schema")).get("openAPIV3Schema"))
 
 
 def selectable_fields(crd: Document) -> tuple[str, ...]:

@@ -121,6 +121,7 @@ class KindInfo:
 
     Args:
         schema: The structural schema (the version's `openAPIV3Schema`); None for built-in kinds.
+        storage_schema: The schema of the version that objects are kept in.
         preserve_unknown: The CRD asks to keep fields that its schema does not know.
         storage: Which objects these are; the versions of one resource share it.
         storage_version: The version that objects are kept in.
@@ -150,6 +151,7 @@ class KindInfo:
     conditional_update: bool = False
     created_by_put: bool = False
     schema: JsonObject | None = None
+    storage_schema: JsonObject | None = None
     preserve_unknown: bool = False
     print_columns: tuple[PrintColumn, ...] = ()
     scale: ScalePaths | None = None

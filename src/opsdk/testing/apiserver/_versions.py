@@ -1,10 +1,16 @@
-"""One object in several API versions."""
+"""One object in several API versions.
+
+Versions of a custom resource are the same but for their schemas: what the one does not know is cut, what it has
+defaults for is filled in.
+"""
 
 from __future__ import annotations
 
-from opsdk.testing.apiserver._json import Document, Value, encode
+from opsdk.testing.apiserver._json import Document, Value, clone, encode
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._store import Stored
+from opsdk.testing.apiserver._structural import StructuralSchema
+from opsdk.types import JsonObject
 
 __all__ = ["from_storage", "raw_in", "to_storage"]
 
@@ -31,7 +37,7 @@ def from_storage(info: KindInfo, document: Document) -> Document:
     for name in ("reportingController", "reportingInstance"):
         if names and shown.get(name) == "":
             del shown[name]
-    return shown
+    return _by_schema(shown, info.schema)
 
 
 def to_storage(info: KindInfo, document: Document) -> Document:
@@ -41,7 +47,17 @@ def to_storage(info: KindInfo, document: Document) -> Document:
     kept: Document = {"apiVersion": info.storage_api_version, "kind": info.kind}
     names = _EVENT_FIELDS_BACK if info.group == "events.k8s.io" else {}
     kept.update(_renamed(document, names))
-    return kept
+    return _by_schema(kept, info.storage_schema)
+
+
+def _by_schema(document: Document, schema: JsonObject | None) -> Document:
+    if schema is None:
+        return document
+    read = StructuralSchema(schema)
+    copy: Document = {**document, **{name: clone(value) for name, value in document.items() if name != "metadata"}}
+    read.prune(copy)
+    read.default(copy)
+    return copy
 
 
 def _renamed(document: Document, names: dict[str, str]) -> dict[str, Value]:
