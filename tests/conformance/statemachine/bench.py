@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 from lightkube.core.resource import ApiInfo, NamespacedResourceG, ResourceDef
@@ -27,6 +27,7 @@ __all__ = [
     "FINALIZER",
     "Bare",
     "Bench",
+    "Crash",
     "Diary",
     "Family",
     "Part",
@@ -143,16 +144,31 @@ FAMILIES: Final = {
 }
 
 
+class Crash(BaseException):
+    """The process is gone."""
+
+
 class Tap:
-    """A transport that keeps a list of what goes through: method and last part of the path."""
+    """A transport that keeps a list of what goes through: method and last part of the path.
+
+    Attributes:
+        crash: Whether the process dies at the next write, before or after the server has done it.
+    """
 
     def __init__(self, inner: Transport) -> None:
         self.inner = inner
         self.seen: list[str] = []
+        self.crash: Literal["before", "after"] | None = None
 
     async def request(self, request: HttpRequest, /) -> HttpResponse:
         self.seen.append(f"{request.method} {request.path.rpartition('/')[2]}")
-        return await self.inner.request(request)
+        crash = self.crash if request.method != "GET" else None
+        if crash == "before":
+            raise Crash
+        response = await self.inner.request(request)
+        if crash == "after":
+            raise Crash
+        return response
 
     @asynccontextmanager
     async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:

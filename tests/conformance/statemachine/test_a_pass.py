@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
+from collections import Counter
 from datetime import timedelta
 
 import anyio
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 
-from conformance.statemachine.bench import AGAIN, Bare, Bench, Diary, PartSpec, Sized, is_big, path_of
-from opsdk.client.finalizers import add_finalizers
+from conformance.statemachine.bench import AGAIN, FINALIZER, Bare, Bench, Crash, Diary, PartSpec, Sized, is_big, path_of
+from opsdk.client.finalizers import add_finalizers, remove_finalizers
 from opsdk.errors import InvalidStateMachineError, TerminalError, UnknownStateError
 from opsdk.models import set_condition, view_of
-from opsdk.statemachine import StateCondition, StateEvent, StateHandler, StateMachine, States, Transition
+from opsdk.protocols import EventType, KubeObject
+from opsdk.statemachine import Coverage, StateCondition, StateEvent, StateHandler, StateMachine, States, Transition
 from opsdk.types import MergePatch, Request, Result
 
 pytestmark = pytest.mark.anyio
@@ -392,6 +393,33 @@ class TestRaces:
         assert bench.tap.seen == ["PATCH status", "GET p"]
 
 
+class TestCrashes:
+    async def test_a_crash_after_any_write_loses_and_doubles_nothing(self, bench: Bench) -> None:
+        await bench.resize(2)
+        bench.tap.crash = "after"
+        writes: list[str] = []
+        for _ in range(3):
+            with pytest.raises(Crash):
+                await bench.one_pass(bench.machine(two_states(Diary()), deletion_state="b"))
+            writes += bench.tap.seen
+        assert writes == ["PATCH p", "PATCH status", "PATCH status"]
+        bench.tap.crash = None
+        assert await bench.one_pass(bench.machine(two_states(Diary()), deletion_state="b")) == Result()
+        assert (path_of(await bench.status()), bench.tap.seen) == ([("", "a", ""), ("a", "b", "Grown")], [])
+        await remove_finalizers(bench.aside, await bench.get(), FINALIZER)
+
+    async def test_after_a_crash_before_the_write_enter_runs_again(self, bench: Bench) -> None:
+        diary = Diary()
+        bench.tap.crash = "before"
+        with pytest.raises(Crash):
+            await bench.one_pass(bench.machine(two_states(diary)))
+        assert (await bench.status()).state == ""
+        bench.tap.crash = None
+        await bench.one_pass(bench.machine(two_states(diary)))
+        assert diary.calls == ["enter a", "enter a"]
+        assert path_of(await bench.status()) == [("", "a", "")]
+
+
 class TestStatesOfOthers:
     async def test_an_unknown_state_is_a_terminal_error_that_names_it_and_the_known_ones(self, bench: Bench) -> None:
         await bench.put_in_state("old")
@@ -406,9 +434,17 @@ class TestTelling:
     async def test_an_event_that_cannot_be_recorded_fails_no_pass(
         self, bench: Bench, caplog: pytest.LogCaptureFixture
     ) -> None:
-        caplog.set_level(logging.CRITICAL)
-        await bench.aside.delete(bench.family.kind, "p", namespace=bench.namespace)
-        await bench.create()
+        class Broken:
+            async def record(self, obj: KubeObject, /, type: EventType, reason: str, message: str) -> None:  # noqa: A002 - the API's word
+                raise RuntimeError("no pen")
+
+        states: States[Sized] = {"a": StateHandler(event=StateEvent(reason="Entered"))}
+        machine = StateMachine(bench.family.kind, bench.client, "a", states, event_recorder=Broken())
+        assert await bench.one_pass(machine) == AGAIN
+        assert ((await bench.status()).state, await bench.events()) == ("a", [])
+        assert "the event Entered could not be recorded" in caplog.text
+
+    async def test_a_long_event_is_cut_to_what_the_api_takes(self, bench: Bench) -> None:
         machine = bench.machine({"a": StateHandler(event=StateEvent(reason="Entered", message="x" * 10_000))})
         assert await bench.one_pass(machine) == AGAIN
         ((_, _, message),) = await bench.events()
@@ -439,3 +475,24 @@ class TestTelling:
         await bench.resize(2)
         assert (await machine.explain(await bench.get())).waits_for == "the next pass, which goes to 'b'"
         assert bench.tap.seen == []
+
+    async def test_the_graph_shows_what_was_driven_through_it_and_where_objects_are(self, bench: Bench) -> None:
+        coverage = Coverage()
+        machine = bench.machine(two_states(Diary()))
+        machine.observe(coverage)
+        await bench.create("q")
+        await bench.resize(2)
+        for _ in range(2):
+            await bench.one_pass(machine)
+        parts = await bench.aside.list(bench.family.kind, namespace=bench.namespace)
+        live = Counter(part.get_machine_status().state for part in parts)
+        graph = machine.graph(coverage=coverage, live=live)
+        assert graph.uncovered == ()
+        for label in ('"a · 0"', '"b · 1"', '"no state · 1"', "Grown ×1"):  # noqa: RUF001 - the sign of multiplication
+            assert label in graph.mermaid
+        for label in ('label="a\\n0"', 'label="b\\n1"', 'label="Grown ×1"'):  # noqa: RUF001 - the sign of multiplication
+            assert label in graph.dot
+        heard = dict(coverage.fired)
+        read = Coverage()
+        read.add_history((await bench.status()).state_history)
+        assert read.fired == heard
