@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Protocol
 
@@ -18,13 +19,13 @@ from lightkube.resources.rbac_authorization_v1 import ClusterRole, RoleBinding
 from conformance.harness import eventually, new_name
 from conformance.ownership.children import CHILDREN, OWN_GROUP, Anything, Body, ChildKind, Gadget, Widget, build
 from conformance.ownership.conftest import Scene
-from opsdk.client import ApiClient
+from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.client.finalizers import add_finalizers, remove_finalizers
 from opsdk.errors import ChildConflictError, ConflictError, FieldConflictError, NotFoundError, TerminalError
 from opsdk.models import CustomResource, find_condition, metadata_of, view_of
 from opsdk.ownership import OWNER_SET_LABEL, OWNER_UID_LABEL, For, OwnedResources, ResourceOwner
 from opsdk.protocols import KubeObject
-from opsdk.types import MergePatch, Result
+from opsdk.types import JsonObject, MergePatch, Result
 
 pytestmark = pytest.mark.anyio
 
@@ -529,6 +530,52 @@ async def test_q13_two_operators_at_once_make_each_child_once(scene: Scene) -> N
     children = await scene.others.list(ConfigMap, namespace=scene.namespace, labels={OWNER_SET_LABEL: owner.name})
     assert [view_of(child).name for child in children] == ["a", "b"]
     assert await owner.reconcile(widget) == Result()
+
+
+class Behind:
+    """A transport under a cache that has seen no ConfigMap yet."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        response = await self.inner.request(request)
+        collection, _, name = request.path.partition("/configmaps")
+        if request.method != "GET" or not collection or "/configmaps" not in request.path:
+            return response
+        body: JsonObject = {"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {}, "items": []}
+        if name:
+            details = {"kind": "configmaps", "name": name[1:]}
+            body = {"apiVersion": "v1", "kind": "Status", "code": 404, "reason": "NotFound", "details": details}
+        return HttpResponse(status=404 if name else 200, headers=response.headers, body=msgspec.json.encode(body))
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
+        async with self.inner.stream(request) as stream:
+            yield stream
+
+    async def aclose(self) -> None:
+        """The transport below belongs to the fixture."""
+
+
+@pytest.mark.parametrize("apply", [False, True], ids=["kept", "apply"])
+async def test_q13_with_a_cache_that_is_behind_no_child_is_made_twice_and_none_of_others_taken(
+    scene: Scene,
+    apply: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    widget = await scene.widget()
+    owned = [For(ConfigMap, configs(config("a", a="1")), apply=apply)]
+    await ResourceOwner(Widget, scene.client, owned).reconcile(widget)
+    theirs = await scene.others.create(config("b", scene.namespace, theirs="1"))
+    before = await scene.others.get(ConfigMap, "a", namespace=scene.namespace)
+
+    behind = ApiClient(Behind(scene.tap), field_manager="the-operator")
+    vars(behind)["uncached"] = scene.client  # what a client with caches offers
+    both = [For(ConfigMap, configs(config("a", a="1"), config("b", b="1")), apply=apply)]
+    with pytest.raises(ChildConflictError, match=f"{scene.namespace}/b exists and has no owner"):
+        await ResourceOwner(Widget, behind, both).reconcile(widget)
+    assert await scene.others.get(ConfigMap, "a", namespace=scene.namespace) == before
+    assert await scene.others.get(ConfigMap, "b", namespace=scene.namespace) == theirs
 
 
 class Absent(CustomResource[Anything], group="absent.example.com", version="v1"):
