@@ -11,7 +11,8 @@ import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 
-from opsdk.cli.release import configure, perform, run
+from opsdk.cli import main
+from opsdk.cli._release import configure, perform
 from opsdk.client import ApiClient
 from opsdk.ownership import OWNER_SET_LABEL
 from opsdk.testing import ApiServer
@@ -65,8 +66,9 @@ async def test_it_finds_the_cluster_by_kubeconfig_and_says_what_is_wrong(
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(served.kubeconfig())
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        assert await anyio.to_thread.run_sync(run, parsed("--finalizer", FINALIZER)) == 0
-        assert await anyio.to_thread.run_sync(run, parsed()) == 2
+        assert await anyio.to_thread.run_sync(main, ["release", "--finalizer", FINALIZER]) == 0
+        assert await anyio.to_thread.run_sync(main, ["release"]) == 2
     captured = capsys.readouterr()
     assert captured.out == "nothing to release\n"
+    assert captured.err.startswith("opsdk release: ")
     assert "neither finalizers nor owner sets are named" in captured.err

@@ -8,6 +8,7 @@ from typing import Final
 
 import anyio
 
+from opsdk.cli._errors import CommandError
 from opsdk.client import ApiClient
 from opsdk.errors import ApiError, ConfigurationError
 from opsdk.ownership import release
@@ -50,7 +51,11 @@ def configure(parser: argparse.ArgumentParser, /) -> None:
 
 
 def run(arguments: argparse.Namespace, /) -> int:
-    """Run the command against the cluster that the environment names; the exit status."""
+    """Run the command against the cluster that the environment names; the exit code.
+
+    Raises:
+        CommandError: It could not be carried out.
+    """
 
     async def against_the_cluster() -> int:
         async with ApiClient.from_env(context=arguments.context, field_manager="opsdk-release") as client:
@@ -59,15 +64,13 @@ def run(arguments: argparse.Namespace, /) -> int:
     try:
         return anyio.run(against_the_cluster)
     except ConfigurationError as error:
-        sys.stderr.write(f"opsdk release: {error}\n")
-        return 2
+        raise CommandError(str(error)) from error
     except ApiError as error:
-        sys.stderr.write(f"opsdk release: {error}\nWhat was released stays released; run it again.\n")
-        return 1
+        raise CommandError(f"{error}\nWhat was released stays released; run it again.", code=1) from error
 
 
 async def perform(client: ApiClient, arguments: argparse.Namespace, /) -> int:
-    """Run the command through a client; the exit status.
+    """Run the command through a client; the exit code.
 
     Raises:
         ConfigurationError: The arguments name nothing that could be released.
