@@ -28,7 +28,7 @@ demo: venv ## the example operator against the embedded API server; SERVE=1 leav
 
 test: venv ## unit tests, conformance of the in-memory API server, the examples' tests, the contract
 	@echo "test: tests, examples$(if $(CONTRACT), and the contract)"
-	@$(BIN)/python -m pytest -q -m 'not controlplane' tests examples
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not controlplane' tests examples
 ifneq ($(CONTRACT),)
 	@$(BIN)/python -m pytest -q -p no:cacheprovider $(CONTRACT)
 endif
