@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import assert_type
+from typing import Self, assert_type
 
+import msgspec
+from lightkube import AsyncClient
+from lightkube.core.resource import ApiInfo, NamespacedResourceG, ResourceDef
+from lightkube.generic_resource import GenericNamespacedResource
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap
 
@@ -26,7 +31,7 @@ from opsdk.protocols import (
     WatchEvent,
     Writer,
 )
-from opsdk.types import JsonPatch, MergePatch, Preconditions
+from opsdk.types import JsonObject, JsonPatch, MergePatch, Preconditions
 
 
 class WidgetSpec(Model):
@@ -69,6 +74,59 @@ async def writes(client: ApiClient, widget: Widget) -> None:
     assert_type(await client.status.apply(widget), Widget)
 
 
+class GizmoSpec(msgspec.Struct):
+    size: int = 1
+
+
+class Gizmo(NamespacedResourceG, msgspec.Struct):
+    """A struct of the user's own."""
+
+    _api_info = ApiInfo(resource=ResourceDef("demo.example.com", "v1", "Gizmo"), plural="gizmos", verbs=["get"])
+
+    apiVersion: str | None = None  # noqa: N815 - Kubernetes' own name
+    kind: str | None = None
+    metadata: ObjectMeta | None = None
+    spec: GizmoSpec | None = None
+
+
+class Gadget:
+    """A class with a codec of its own; attributes or properties, both are fine."""
+
+    _api_info = ApiInfo(resource=ResourceDef("demo.example.com", "v1", "Gadget"), plural="gadgets", verbs=["get"])
+
+    def __init__(self, metadata: ObjectMeta | None, size: int) -> None:
+        self._metadata = metadata
+        self.size = size
+
+    @property
+    def metadata(self) -> ObjectMeta | None:
+        return self._metadata
+
+    @classmethod
+    def from_wire(cls, document: JsonObject, /) -> Self:
+        return cls(None, len(document))
+
+    def to_wire(self) -> JsonObject:
+        return {"spec": {"size": self.size}}
+
+
+async def families(client: ApiClient, generic: type[GenericNamespacedResource]) -> None:
+    assert_type(await client.get(Gizmo, "g", namespace="n"), Gizmo)
+    assert_type(await client.list(Gizmo), ObjectList[Gizmo])
+    assert_type(await client.get(Gadget, "g", namespace="n"), Gadget)
+    assert_type(await client.create(Gadget(None, 1)), Gadget)
+    assert_type((await client.status.replace(Gadget(None, 1))).size, int)
+    assert_type(await client.get(generic, "g", namespace="n"), GenericNamespacedResource)
+    assert_type(await client.list(generic), ObjectList[GenericNamespacedResource])
+
+
+async def below(client: ApiClient) -> None:
+    assert_type(client.raw, RawClient)
+    assert_type(client.lightkube(), AsyncClient)
+    assert_type(client.document(Gizmo()), bytes | None)
+    assert_type(await client.delete_raw(Gizmo, "g", namespace="n"), bytes)
+
+
 async def watches(client: ApiClient) -> None:
     async with client.watch(Widget, timeout=timedelta(minutes=5)) as events:
         assert_type(events, AsyncIterator[WatchEvent[Widget]])
@@ -106,6 +164,12 @@ async def refused(client: ApiClient, widget: Widget, deployment: Deployment) -> 
     await client.create({"kind": "Widget"})  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     await client.replace(widget, "me")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     await client.patch(Widget, "w", {"spec": {}})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await client.delete(widget, "w")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await client.find(Gizmo, name=1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await client.apply(Gizmo)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
+    await client.list(Gizmo, labels=["a"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    gizmo: Gizmo = await client.get(Widget, "w")  # type: ignore[arg-type]  # pyright: ignore[reportAssignmentType]
+    assert_type(gizmo, Gizmo)
     base = client.snapshot(widget)
     await client.patch_from(base, deployment)  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     await client.delete(Widget, "w", propagation="Sideways")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
