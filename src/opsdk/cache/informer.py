@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from opsdk.cache.changes import Cached, Change, Handler, ObjectAdded, ObjectDeleted
 from opsdk.cache.header import order_of
 from opsdk.cache.overlay import Overlay
-from opsdk.cache.reflector import Reflector, ReflectorOptions
+from opsdk.cache.reflector import Reflector, ReflectorOptions, Verb
 from opsdk.cache.selectors import Selector, selector_of
 from opsdk.cache.store import Key, MalformedHook, Store, key_of
 from opsdk.client import ApiClient, RawEvent
@@ -41,7 +41,7 @@ class _Sink:
     event: Callable[[RawEvent], str]
     connected: Callable[[], None]
     bookmark: Callable[[str], None]
-    failed: Callable[[ApiError], None]
+    failed: Callable[[Verb, ApiError], None]
 
 
 @final
@@ -97,6 +97,7 @@ class Informer(Generic[T]):
         self._sync_event: anyio.Event | None = None
         self._heard_at: float | None = None
         self._error: ApiError | None = None
+        self._failing: Verb = "list"
         self._seen: set[Key] = set()
 
     def __repr__(self) -> str:
@@ -142,6 +143,11 @@ class Informer(Generic[T]):
     def last_error(self) -> ApiError | None:
         """Why the server cannot be read now; None when it can."""
         return self._error
+
+    @property
+    def trouble(self) -> str:
+        """What cannot be done now, and why, for people: `cannot list: …`; empty when all is well."""
+        return "" if self._error is None else f"cannot {self._failing}: {self._error}"
 
     @property
     def freshness(self) -> timedelta:
@@ -302,6 +308,6 @@ class Informer(Generic[T]):
             _logger.info("%s: the server can be read again", self.describe())
             self._error = None
 
-    def _failed(self, error: ApiError) -> None:
-        self._error = error
-        _logger.warning("%s: cannot list or watch: %s", self.describe(), error)
+    def _failed(self, verb: Verb, error: ApiError) -> None:
+        self._error, self._failing = error, verb
+        _logger.warning("%s: %s", self.describe(), self.trouble)

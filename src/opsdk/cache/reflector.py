@@ -19,7 +19,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, Protocol, final
+from typing import Final, Literal, Protocol, TypeAlias, final
 
 import anyio
 import msgspec
@@ -29,7 +29,10 @@ from opsdk.client import RawClient, RawEvent
 from opsdk.errors import ApiError, ApiProtocolError, ApiStatusError, ApiTimeoutError, GoneError
 from opsdk.models import ResourceInfo
 
-__all__ = ["Reflector", "ReflectorOptions", "ReflectorSink"]
+__all__ = ["Reflector", "ReflectorOptions", "ReflectorSink", "Verb"]
+
+Verb: TypeAlias = Literal["list", "watch"]
+"""What a reflector needs to be allowed to do."""
 
 _logger = logging.getLogger(__name__)
 
@@ -85,8 +88,8 @@ class ReflectorSink(Protocol):
         """Everything up to this version has been seen; empty when the bookmark does not say."""
         ...
 
-    def failed(self, error: ApiError, /) -> None:
-        """The server could not be read; it will be tried again."""
+    def failed(self, verb: Verb, error: ApiError, /) -> None:
+        """The server could not be read, by a list or by a watch; it will be tried again."""
         ...
 
 
@@ -162,6 +165,7 @@ class Reflector:
             began = anyio.current_time()
             self._progressed = self._accepted = False
             failure: ApiError | None = None
+            verb: Verb = "watch" if self._version else "list"
             try:
                 if not self._version:
                     await self._list()
@@ -172,7 +176,7 @@ class Reflector:
                 self._version = ""
                 failure = error
             except ApiError as error:
-                self._sink.failed(error)
+                self._sink.failed(verb, error)
                 failure = error
                 if self._accepted and isinstance(error, ApiTimeoutError):
                     self._silent += 1

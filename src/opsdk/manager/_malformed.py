@@ -44,6 +44,8 @@ class MalformedReporter:
                 self._send.send_nowait(malformed)
             except anyio.WouldBlock:
                 _logger.warning("too many malformed objects at once; no event about this one")
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError):  # the manager stops
+                self._send = None
 
     async def run(self) -> None:
         """Write events until cancelled."""

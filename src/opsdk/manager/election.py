@@ -94,7 +94,9 @@ class LeaderElector:
     server are outlived: while waiting, for as long as they last; while leading, until the renew deadline.
 
     *Not promised*: that a write which had left before the gate closed does not arrive late. Writes therefore carry a
-    precondition as well.
+    precondition as well. Nor does the guarantee hold where clocks stand still: on a machine that is suspended and
+    woken up again, its monotonic clock has not counted the time; and for one retry period after somebody else has
+    deleted the Lease, because a replica that never saw it takes the new one at once.
 
     Args:
         client: Reads and writes the Lease; must not itself be behind `gate`.

@@ -17,7 +17,7 @@ from typing_extensions import TypeVar
 from opsdk._backend import ThreadWaker
 from opsdk.cache import CachedClient, Informers
 from opsdk.client import ApiClient
-from opsdk.controller import ControllerBuilder
+from opsdk.controller import Controller, ControllerBuilder
 from opsdk.errors import ConfigurationError, LeadershipLostError, ManagerError
 from opsdk.events import Recorder
 from opsdk.manager._failures import raise_bare, raise_failures
@@ -98,6 +98,7 @@ class Manager:
         self._readiness_checks = Health("readyz", self._ready_verdicts)
         self._servers: dict[str, ThreadedServer] = {}
 
+        self._controllers: set[str] = set()
         self._claim = threading.Lock()
         self._used = False
         self._stop_asked = ThreadWaker()
@@ -202,7 +203,18 @@ class Manager:
         Args:
             runnable: What to run. It may return early: then it is done.
             leader_only: Run it only while this process leads (the default), or on every replica.
+
+        Raises:
+            ManagerError: It is a controller with the name of another one: their metrics and logs would be mixed up.
         """
+        if isinstance(runnable, Controller):
+            if runnable.name in self._controllers:
+                msg = (
+                    f"there is a controller {runnable.name!r} already; give this one another name: "
+                    f"manager.controller(Kind).named('{runnable.name}-2')"
+                )
+                raise ManagerError(msg)
+            self._controllers.add(runnable.name)
         (self._leader_only if leader_only else self._everywhere).add(runnable)
 
     def add_readiness_check(self, name: str, check: Check) -> None:
@@ -256,12 +268,14 @@ class Manager:
     ) -> None:
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             task_status.started()
+            stop_asked = False
             async for received in signals:
-                if self._stopping:
+                if stop_asked:
                     _logger.warning("%s again: cancelling what still runs", received.name)
                     hurry.set()
                 else:
                     _logger.info("%s: stopping", received.name)
+                    stop_asked = True  # by a signal: whoever called `stop` before has not asked to hurry
                     self.stop()
 
     async def _start(self, hurry: anyio.Event) -> None:

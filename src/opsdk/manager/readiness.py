@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import final
 
 from opsdk.cache import Informers
+from opsdk.errors import ForbiddenError
 from opsdk.manager.probes import Verdict
 
 __all__ = ["Readiness"]
@@ -22,7 +23,8 @@ class _CacheSeen:
     what: str
     synced: bool
     age_seconds: float
-    error: str
+    trouble: str
+    forbidden: bool
 
 
 @final
@@ -63,7 +65,8 @@ class Readiness:
                     informer.describe(),
                     informer.synced,
                     informer.freshness.total_seconds(),
-                    "" if informer.last_error is None else str(informer.last_error),
+                    informer.trouble,
+                    isinstance(informer.last_error, ForbiddenError),
                 )
                 for informer in self._informers.all()
             ),
@@ -82,9 +85,11 @@ class Readiness:
         since = time.monotonic() - look.at
         faults: list[str] = []
         for cache in look.caches:
-            why = f": {cache.error}" if cache.error else ""
+            why = f": {cache.trouble}" if cache.trouble else ""
             if not cache.synced:
                 faults.append(f"{cache.what} has not synced{why}")
+            elif cache.forbidden:  # nothing that passes by itself, so there is nothing to wait for
+                faults.append(f"{cache.what} {cache.trouble}")
             elif (age := cache.age_seconds + since) > self._staleness_seconds:
                 faults.append(f"{cache.what} has heard nothing for {age:.0f} s{why}")
         return "; ".join(faults) or None

@@ -14,10 +14,14 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import ConfigMap, Event, Namespace
 
+from opsdk.cache import Malformed
 from opsdk.client import ApiClient
 from opsdk.controller import ControllerHost
-from opsdk.errors import ApiConnectionError, ConfigurationError, LeadershipLostError, ManagerError
+from opsdk.errors import ApiConnectionError, ConfigurationError, DecodeError, LeadershipLostError, ManagerError
+from opsdk.events import Recorder
 from opsdk.manager import Manager, ManagerOptions
+from opsdk.manager._malformed import MalformedReporter
+from opsdk.metrics import Metrics
 from opsdk.models import CustomResource, Model
 from opsdk.persistence import PersistenceHost
 from opsdk.testing import ApiServer
@@ -326,6 +330,18 @@ async def test_a_runnable_added_while_it_runs_runs_too() -> None:
         assert diary == ["late starts", "late ends"]
 
 
+async def test_two_controllers_of_one_name_are_refused_with_a_way_out() -> None:
+    async def reconcile(_: Request) -> Result:
+        return Result()
+
+    async with ApiServer() as server:
+        manager = Manager(ALONE, client=server.client())
+        manager.controller(ConfigMap).complete(reconcile)
+        with pytest.raises(ManagerError, match=r"\.named\('configmap-2'\)"):
+            manager.controller(ConfigMap).complete(reconcile)
+        manager.controller(ConfigMap).named("other").complete(reconcile)
+
+
 async def test_two_managers_live_side_by_side() -> None:
     async with ApiServer() as server:
         managers = [Manager(ALONE, client=server.client()) for _ in range(2)]
@@ -446,3 +462,13 @@ async def test_an_object_that_does_not_fit_its_model_is_counted_logged_and_told_
         events = [event for event in await client.list(Event) if event.reason == "MalformedResource"]
         assert [(event.type, event.involvedObject.name) for event in events] == [("Warning", "bad")]
         assert "size" in (events[0].message or "")
+
+
+async def test_a_malformed_object_that_is_found_while_the_manager_stops_harms_nobody() -> None:
+    async with ApiServer() as server:
+        metrics = Metrics()
+        reporter = MalformedReporter(metrics, Recorder(server.client(), component="test"))
+        with anyio.move_on_after(1):
+            await reporter.run()
+        reporter(Malformed(kind=ConfigMap, header=None, error=DecodeError("no", kind="ConfigMap")))
+    assert metrics.registry.get_sample_value("opsdk_malformed_objects_total", {"kind": "ConfigMap"}) == 1

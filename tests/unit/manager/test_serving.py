@@ -9,23 +9,28 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
+import msgspec
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import ConfigMap
+from tests.support.loopback import config as config_of
 
-from opsdk.errors import ConfigurationError, OpsdkError
+from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, LeanTransport, Transport
+from opsdk.errors import ConfigurationError, ForbiddenError, OpsdkError
 from opsdk.manager import Manager, ManagerOptions
-from opsdk.models import CustomResource, Model
+from opsdk.models import CustomResource, Model, codec_of
 from opsdk.testing import ApiServer
-from opsdk.types import Request, Result
+from opsdk.types import MergePatch, Request, Result
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +54,70 @@ class NotInstalledSpec(Model):
 
 class NotInstalled(CustomResource[NotInstalledSpec, Model], group="demo.example.com", version="v1"):
     """A kind whose CRD is missing."""
+
+
+class _Data(msgspec.Struct):
+    data: dict[str, str] = {}
+
+
+def value_of(found: ConfigMap) -> str:
+    # By way of the document: lightkube declares a bare dict.
+    return msgspec.json.decode(codec_of(ConfigMap).encode(found), type=_Data).data["k"]
+
+
+class NoWatch:
+    """A transport to a server whose RBAC rules forbid watches."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+        self.forbidden = True
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        return await self.inner.request(request)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
+        if self.forbidden:
+            raise ForbiddenError(403, reason="Forbidden", message="cannot watch resource")
+        async with self.inner.stream(request) as stream:
+            yield stream
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+
+class Elsewhere:
+    """An API server on a loop and a thread of its own, which goes on while the test's loop is blocked."""
+
+    def __init__(self, portal: BlockingPortal, server: ApiServer, url: str) -> None:
+        self._portal = portal
+        self._client = server.client(field_manager="somebody-else")
+        self.config = config_of(url)
+
+    def create(self, obj: ConfigMap) -> None:
+        self._portal.call(self._client.create, obj)
+
+    def change(self, name: str, value: str) -> None:
+        async def patch() -> None:
+            await self._client.patch(ConfigMap, name, MergePatch({"data": {"k": value}}), namespace="default")
+
+        self._portal.call(patch)
+
+    def delete(self, name: str) -> None:
+        async def delete() -> None:
+            await self._client.delete(ConfigMap, name, namespace="default")
+
+        self._portal.call(delete)
+
+
+@contextmanager
+def a_server_elsewhere() -> Generator[Elsewhere]:
+    with (
+        start_blocking_portal("asyncio") as portal,
+        portal.wrap_async_context_manager(ApiServer()) as server,
+        portal.wrap_async_context_manager(server.serve()) as served,
+    ):
+        yield Elsewhere(portal, server, served.url)
 
 
 def ask_now(url: str | None, path: str) -> tuple[int, str]:
@@ -171,11 +240,69 @@ async def test_w11_a_missing_crd_makes_it_not_ready_by_name_and_nothing_else_sto
         manager.controller(NotInstalled).complete(Notes())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(manager.start)
-            await until_readiness(manager, 500, r"caches failed: .*NotInstalled.* has not synced: .*404")
+            await until_readiness(manager, 500, r"caches failed: NotInstalled\S* has not synced: cannot list: .*404")
             await until(lambda: seen == ["c"])
             await server.install(NotInstalled)
             await until_ready(manager)
             manager.stop()
+
+
+async def test_w11_a_watch_that_is_forbidden_makes_it_not_ready_by_name_of_kind_and_verb() -> None:
+    async with ApiServer() as server:
+        network = NoWatch(server.transport())
+        manager = Manager(SERVING, client=ApiClient(network))
+        manager.informers.informer(ConfigMap)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await until_readiness(manager, 500, r"caches failed: ConfigMap\S* cannot watch: .*403")
+            network.forbidden = False
+            await until_ready(manager)
+            manager.stop()
+
+
+async def test_w15_what_happens_while_the_loop_is_blocked_is_not_lost_and_the_newest_state_is_served() -> None:
+    def config(name: str, value: str = "") -> ConfigMap:
+        return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data={"k": value})
+
+    with a_server_elsewhere() as elsewhere:
+        seen: list[tuple[str, str]] = []
+        answers: list[tuple[int, str]] = []
+        client = ApiClient(LeanTransport(elsewhere.config))
+        manager = Manager(replace(SERVING, liveness_block=timedelta(seconds=0.6)), client=client)
+
+        async def reconcile(request: Request) -> Result:
+            found = await manager.client.find(ConfigMap, request.name, namespace=request.namespace)
+            seen.append((request.name, "gone" if found is None else value_of(found)))
+            return Result()
+
+        manager.controller(ConfigMap).complete(reconcile)
+        for name in ("changed", "deleted"):
+            elsewhere.create(config(name, "0"))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await until(lambda: len(seen) == 2)
+            seen.clear()
+            url = manager.probes_url
+
+            def meanwhile() -> None:
+                for number in range(50):
+                    elsewhere.create(config(f"new{number}", "1"))
+                for number in range(1, 10):
+                    elsewhere.change("changed", str(number))
+                elsewhere.delete("deleted")
+                time.sleep(1.2)
+                answers.append(ask_now(url, "/livez"))
+
+            others = threading.Thread(target=meanwhile)
+            others.start()
+            others.join()  # the block is the point
+            await until(lambda: len({name for name, _ in seen}) >= 52)
+            await anyio.sleep(0.3)
+            assert (await ask(url, "/livez"))[0] == 200
+            manager.stop()
+        await client.aclose()
+    assert answers[0][0] == 500
+    assert dict(seen) == {"changed": "9", "deleted": "gone"} | {f"new{number}": "1" for number in range(50)}
 
 
 async def test_a_taken_port_ends_the_start_with_an_error_and_frees_what_was_taken_before() -> None:
@@ -235,6 +362,33 @@ async def test_a_second_signal_cancels_at_once() -> None:
                 os.kill(os.getpid(), signal.SIGTERM)
                 await anyio.sleep(0.5)
                 os.kill(os.getpid(), signal.SIGTERM)
+
+
+async def test_the_first_signal_after_a_stop_of_the_programs_own_does_not_cut_the_grace_short() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        await client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+        ends: list[str] = []
+        started = anyio.Event()
+
+        async def reconcile(_: Request) -> Result:
+            started.set()
+            try:
+                await anyio.sleep(1)
+                ends.append("finished")
+            finally:
+                ends.append("ended")
+            return Result()
+
+        manager = Manager(SERVING, client=client)
+        manager.controller(ConfigMap).complete(reconcile)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.run)
+            await started.wait()
+            manager.stop()
+            await anyio.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert ends == ["finished", "ended"]
 
 
 async def test_what_a_runnable_raises_leaves_run_bare() -> None:
