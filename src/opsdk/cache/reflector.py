@@ -215,6 +215,7 @@ class Reflector:
                     self._sink.page(page.items)
                     version = version or page.resource_version
                     token = page.continue_token
+                    del page  # not while the next one comes
                     if not token:
                         break
             except GoneError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -291,16 +290,6 @@ async def test_o03_what_the_model_does_not_know_survives_a_write_of_what_was_rea
         assert b'"binaryData":{"b":"AA=="}' in codec_of(ConfigMap).encode(stored)
         managers = {entry.manager for entry in metadata_of(stored).managedFields or ()}
         assert managers == {"opsdk", "someone-else"}
-
-
-async def test_w12_the_cache_keeps_little_more_than_the_bytes() -> None:
-    async with world() as this:
-        for number in range(200):
-            await this.other.create(config(f"n{number}", text="x" * 3_000))
-        informer = this.informers.informer(ConfigMap)
-        await this.informers.wait_synced()
-        raw = sum(sys.getsizeof(cached.raw) for cached in informer.store.select())
-        assert raw < 200 * 3_500
 
 
 async def test_a_collection_that_is_deleted_is_gone_from_the_next_read() -> None:
