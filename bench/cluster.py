@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,10 +28,17 @@ _AT_ONCE: Final = 32
 @contextmanager
 def api_server() -> Generator[Path]:
     """Start etcd and kube-apiserver, without controllers; gives the kubeconfig."""
-    built = os.environ.get("OPSDK_CONTROLPLANE_ASSETS")
-    assets = find_assets(Path(built) if built else None)
+    built = os.environ.get("OPSDK_CONTROLPLANE_ASSETS") or _built_here()
+    assets = find_assets(Path(built))
     with ControlPlane(assets=assets, controllers=False) as plane:
         yield plane.kubeconfig
+
+
+def _built_here() -> str:
+    """Where `make controlplane` puts it."""
+    build = Path(__file__).parents[1] / "tests" / "controlplane" / "build.sh"
+    done = subprocess.run([str(build), "--where"], check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - ours
+    return done.stdout.strip()
 
 
 async def fill(kubeconfig: Path, *, config_maps: int = 0, deployments: int = 0) -> None:
