@@ -9,9 +9,19 @@ from typing import final
 
 from opsdk.controller._groups import leaves
 from opsdk.controller.metrics import ReconcileOutcome
-from opsdk.errors import ConflictError, OpsdkError, ReconcileTimeoutError, RetryError, TerminalError
+from opsdk.errors import (
+    ConflictError,
+    LeadershipLostError,
+    NotFoundError,
+    OpsdkError,
+    ReconcileTimeoutError,
+    RetryError,
+    TerminalError,
+)
+from opsdk.models import ResourceInfo
+from opsdk.types import Request
 
-__all__ = ["Failure", "Retry", "classify"]
+__all__ = ["Failure", "Retry", "classify", "is_about_the_missing"]
 
 
 class Retry(Enum):
@@ -37,6 +47,14 @@ class Failure:
     quiet: bool = False
 
 
+def is_about_the_missing(error: Exception, resource: ResourceInfo, request: Request) -> bool:
+    """Whether all that went wrong is that the object itself was not found."""
+    return all(
+        isinstance(leaf, NotFoundError) and (leaf.kind, leaf.name) == (resource.plural, request.name)
+        for leaf in leaves(error)
+    )
+
+
 def classify(error: Exception) -> Failure:
     """Precedence: `TerminalError`, `RetryError`, backoff. A group is terminal only if all of it is."""
     found = list(leaves(error))
@@ -46,7 +64,7 @@ def classify(error: Exception) -> Failure:
     stated = [leaf.requeue_after for leaf in found if isinstance(leaf, RetryError)]
     if stated:
         return Failure(outcome=outcome, retry=min(stated))
-    quiet = all(isinstance(leaf, ConflictError) for leaf in found)
+    quiet = all(isinstance(leaf, ConflictError | LeadershipLostError) for leaf in found)
     return Failure(outcome=outcome, retry=Retry.BACKOFF, quiet=quiet)
 
 

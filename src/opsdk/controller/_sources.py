@@ -73,7 +73,7 @@ def _sides(change: Change[T]) -> tuple[Cached[T], ...]:
 
 
 def _wanted(predicates: Sequence[Predicate[T]], change: Change[T], controller: str) -> bool:
-    """Whether all say yes. One that raises is logged and says yes: a reconcile too many does no harm, a lost one does."""
+    """Whether all say yes. One that raises is logged and says yes: one reconcile too many is better than none."""
     for predicate in predicates:
         try:
             if not predicate(change):

@@ -5,6 +5,7 @@ Guarantees:
     * No reconcile begins before every cache that the controller uses is complete, and none after `stop`.
     * A success forgets the backoff. A failure is retried: when the `RetryError` says, else with backoff; a
       `TerminalError` is not. An exception group is terminal only if all of it is.
+    * An object that is gone is done: when a reconcile of it raises that it was not found, that counts as a success.
     * Cancellation from outside goes through, and counts as neither success nor failure.
 
 Not promised: a reconcile for every event. Many events may be one.
@@ -23,7 +24,7 @@ import anyio
 from opsdk._backend import ThreadWaker, no_stray_cancellation
 from opsdk.cache import Cached
 from opsdk.controller._groups import raise_bare
-from opsdk.controller._outcome import Retry, classify
+from opsdk.controller._outcome import Retry, classify, is_about_the_missing
 from opsdk.controller._sources import Source
 from opsdk.controller.context import ReconcileContext, reconciling
 from opsdk.controller.metrics import ReconcileMetrics, ReconcileOutcome
@@ -76,7 +77,7 @@ class Controller:
     ) -> None:
         self._name = name
         self._resource = resource
-        self._reconcile = reconcile
+        self._reconcile: Callable[[Request], Awaitable[object]] = reconcile  # whatever an untyped one may return
         self._queue = queue
         self._look_up = look_up
         self._sources = sources
@@ -218,7 +219,11 @@ class Controller:
 
     async def _call(self, request: Request) -> Result:
         with no_stray_cancellation(f"{self._name}: reconcile of {request}"):
-            return await self._reconcile(request)
+            result = await self._reconcile(request)
+        if isinstance(result, Result):
+            return result
+        msg = f"the reconciler of {self._name} returned {type(result).__name__}; it must return a Result, as Result()"
+        raise TypeError(msg)
 
     def _succeeded(self, request: Request, result: Result) -> ReconcileOutcome:
         after = result.requeue_after
@@ -229,6 +234,10 @@ class Controller:
         return "requeue_after" if after else "requeue"
 
     def _failed(self, request: Request, error: Exception) -> ReconcileOutcome:
+        if is_about_the_missing(error, self._resource, request) and self._look_up(request) is None:
+            self._queue.forget(request)
+            _logger.debug("%s: %s is gone, so there is nothing to do", self._name, request)
+            return "success"
         failure = classify(error)
         match failure.retry:
             case Retry.NEVER:

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import pairwise
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -17,7 +18,7 @@ import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 
-from opsdk.cache import Informers
+from opsdk.cache import CachedClient, Informers
 from opsdk.client import ApiClient
 from opsdk.controller import (
     Controller,
@@ -27,7 +28,7 @@ from opsdk.controller import (
     current_reconcile,
     generation_changed,
 )
-from opsdk.errors import ConflictError, ManagerError, NotFoundError, RetryError, TerminalError
+from opsdk.errors import ConflictError, LeadershipLostError, ManagerError, NotFoundError, RetryError, TerminalError
 from opsdk.models import codec_of
 from opsdk.protocols import Runnable
 from opsdk.testing import ApiServer
@@ -269,8 +270,22 @@ async def test_an_unexpected_exception_is_counted_as_a_panic_logged_with_its_tra
     assert "KeyError" in record.getMessage()
 
 
-async def test_a_conflict_is_retried_quietly(caplog: pytest.LogCaptureFixture) -> None:
-    script, host = await played(ConflictError(409, reason="Conflict"))
+async def test_a_reconciler_that_forgets_its_result_is_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    async def forgets() -> Any:
+        await anyio.sleep(1)
+
+    _, host = await played(forgets)
+    assert host.metrics.outcomes == ["panic", "success"]
+    assert "returned NoneType; it must return a Result" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [ConflictError(409, reason="Conflict"), LeadershipLostError("default/op", "me", "nothing was sent")]
+)
+async def test_a_conflict_or_lost_leadership_is_retried_quietly(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    script, host = await played(error)
     assert script.waits == [0.005]
     assert host.metrics.outcomes == ["error", "success"]
     assert [record for record in caplog.records if record.levelno >= logging.INFO and "reconcile" in record.msg] == []
@@ -314,6 +329,44 @@ async def test_cancellation_from_outside_counts_as_neither() -> None:
             await anyio.sleep(1)
     assert host.metrics.outcomes == ["cancelled"]
     assert host.metrics.retries == 0
+
+
+async def test_q11_reconciles_of_objects_that_are_gone_end_without_retry_noise_or_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    limiter = ExponentialBackoff[Request](jitter=0)
+    async with hosting() as host:
+        client = CachedClient(host.client, host.informers)
+        calls: list[str] = []
+
+        async def reconcile(request: Request) -> Result:
+            calls.append(request.name)
+            await client.get(ConfigMap, request.name, namespace=request.namespace)
+            return Result()
+
+        controller = host.controller().options(rate_limit=limiter).complete(reconcile)
+        async with host.running():
+            await anyio.sleep(1)
+            for number in range(5):
+                await host.client.create(config(f"n{number}"))
+                await anyio.sleep(1)
+                await host.client.delete(ConfigMap, f"n{number}", namespace="default")
+            await anyio.sleep(3600)
+            assert [limiter.failures(Request(f"n{number}", "default")) for number in range(5)] == [0] * 5
+            assert len(controller.queue) == 0
+    assert len(calls) == 10
+    assert set(host.metrics.outcomes) == {"success"}
+    assert "reconcile of" not in caplog.text
+
+
+async def test_another_object_that_is_missing_is_waited_for() -> None:
+    other = NotFoundError(404, reason="NotFound", kind="secrets", name="a")
+    script, host = await played(other)
+    assert script.waits == [0.005]
+    same = NotFoundError(404, reason="NotFound", kind="configmaps", name="a")  # and yet it is in the cache
+    script, host = await played(same)
+    assert script.waits == [0.005]
+    assert host.metrics.outcomes == ["error", "success"]
 
 
 async def cancelled_by_nobody() -> Result:
