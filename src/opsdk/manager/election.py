@@ -30,10 +30,12 @@ from opsdk.errors import (
     ConfigurationError,
     ConflictError,
     DecodeError,
+    InvalidError,
     LeadershipLostError,
     NotFoundError,
 )
 from opsdk.manager._failures import raise_bare
+from opsdk.manager._names import lease_fault, namespace_fault
 from opsdk.protocols import Reader, Writer
 
 __all__ = ["LeaderElector", "LeaderObserver", "LeaseClient"]
@@ -109,7 +111,7 @@ class LeaderElector:
         observer: Is told about leadership.
 
     Raises:
-        ConfigurationError: Not retry_period < renew_deadline < lease_duration, or a name is missing.
+        ConfigurationError: Not retry_period < renew_deadline < lease_duration, or a name is missing or none.
     """
 
     def __init__(
@@ -127,6 +129,12 @@ class LeaderElector:
         if not name or not namespace:
             msg = f"leader election needs the name and the namespace of a Lease; got {name!r} and {namespace!r}"
             raise ConfigurationError(msg)
+        for what, text, fault in (
+            ("name", name, lease_fault(name)),
+            ("namespace", namespace, namespace_fault(namespace)),
+        ):
+            if fault:
+                raise ConfigurationError(f"the {what} of leader election's Lease is {text!r}; it {fault}")
         if not timedelta(0) < retry_period * _JITTER < renew_deadline < lease_duration:
             msg = (
                 f"leader election needs retry_period x {_JITTER} < renew_deadline < lease_duration; "
@@ -209,12 +217,26 @@ class LeaderElector:
             raise lost
 
     async def acquire(self) -> None:
-        """Wait until this process leads. API errors are logged and outlived."""
+        """Wait until this process leads. API errors are logged and outlived, but for a refusal that cannot mend.
+
+        Raises:
+            ConfigurationError: The server finds the Lease invalid.
+        """
         _logger.info("waiting for the Lease %s as %s", self.lease, self._identity)
         seen = ""
         while True:
             try:
                 won = await self._attempt()
+            except InvalidError as error:
+                msg = f"leader election: the server refuses the Lease {self.lease}, and always will: {error}"
+                raise ConfigurationError(msg) from error
+            except NotFoundError as error:
+                hint = (
+                    f"create the namespace {self._namespace}, or name another as leader_election_namespace"
+                    if error.kind == "namespaces"
+                    else "is this a Kubernetes API server, with coordination.k8s.io/v1?"
+                )
+                _logger.error("the Lease %s cannot be made, trying again: %s; %s", self.lease, error, hint)  # noqa: TRY400 - it tells all
             except (ApiError, DecodeError, TimeoutError) as error:
                 _logger.warning("the Lease %s could not be read or written, trying again: %s", self.lease, error)
             else:

@@ -7,15 +7,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
-from typing import Final, final
+from typing import Final, cast, final
 
 from opsdk.errors import ConfigurationError
+from opsdk.manager._names import lease_fault, namespace_fault
 from opsdk.manager.logs import LogFormat
 from opsdk.metrics import ServingTls, parse_bind_address
 
 __all__ = ["ManagerOptions", "default_manager_options"]
 
 _JITTER: Final = 1.2
+_NEEDED: Final[dict[type, str]] = {
+    bool: "True or False",
+    int: "a whole number",
+    str: "a str",
+    timedelta: "a timedelta",
+    Path: "a pathlib.Path",
+    tuple: "a tuple of names",
+}
 
 
 @final
@@ -81,12 +90,38 @@ class ManagerOptions:
     redact: Callable[[str], str] | None = None
 
     def __post_init__(self) -> None:
-        faults = [fault for check in (self._election, self._durations, self._texts, self._serving) for fault in check()]
+        # What is of another type makes no sense to the other checks, so it is told alone.
+        checks = (self._election, self._durations, self._texts, self._serving)
+        faults = self._types() or [fault for check in checks for fault in check()]
         if faults:
             raise ConfigurationError("ManagerOptions: " + "; ".join(faults))
 
+    def _types(self) -> list[str]:
+        """What an untyped caller can get wrong. The type of a field is that of its default, or a path or a text."""
+        faults: list[str] = []
+        for field in fields(self):
+            value: object = getattr(self, field.name)
+            if field.name in {"log_format", "redact"} or (value is None and field.default is None):
+                continue
+            default: object = field.default
+            paths = ("metrics_certificate", "metrics_key", "metrics_client_ca")
+            wanted = (Path if field.name in paths else str) if default is None else type(default)
+            if not isinstance(value, wanted):
+                faults.append(f"{field.name}: {value!r} is {_a(value)}; give {_NEEDED[wanted]}")
+        faults += [
+            f"namespaces: {x!r} is {_a(x)}; give {_NEEDED[str]}"
+            for x in _entries(self.namespaces)
+            if not isinstance(x, str)
+        ]
+        return faults
+
     def _election(self) -> list[str]:
         faults: list[str] = []
+        if self.leader_election_id and (fault := lease_fault(self.leader_election_id)):
+            faults.append(f"leader_election_id is {self.leader_election_id!r}; it {fault}")
+        where = self.leader_election_namespace
+        if where is not None and (fault := namespace_fault(where)):
+            faults.append(f"leader_election_namespace is {where!r}; it {fault}")
         if self.leader_election and not self.leader_election_id:
             faults.append(
                 "leader_election_id is empty: give the Lease a name (default_manager_options(id) does), or set "
@@ -116,9 +151,7 @@ class ManagerOptions:
         faults: list[str] = []
         if not self.field_manager or len(self.field_manager) > 128:
             faults.append("field_manager must have 1 to 128 characters")
-        given: object = self.namespaces  # an untyped caller's str would be one namespace a character
-        if isinstance(given, str) or not all(self.namespaces):
-            faults.append(f"namespaces is {self.namespaces!r}; it must be a tuple of names")
+        faults += [f"namespaces: {x!r} {fault}" for x in self.namespaces if (fault := namespace_fault(x))]
         if self.log_format not in {None, "auto", "json", "text"}:
             faults.append(f"log_format is {self.log_format!r}; it must be 'auto', 'json', 'text' or None")
         if self.log_level not in logging.getLevelNamesMapping():
@@ -146,6 +179,15 @@ class ManagerOptions:
         except ConfigurationError as error:
             faults.append(f"metrics_certificate: {error}")
         return faults
+
+
+def _entries(value: object) -> tuple[object, ...]:
+    return cast("tuple[object, ...]", value) if isinstance(value, tuple) else ()
+
+
+def _a(value: object) -> str:
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def default_manager_options(id: str, /) -> ManagerOptions:  # noqa: A002 - positional; what Kubernetes calls it

@@ -90,9 +90,11 @@ def parse_bind_address(text: str, /) -> BindAddress:
     """
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and not bracketed):
+    if not colon or not (port.isascii() and port.isdigit()) or (":" in host and not bracketed):
         msg = f"bind address {text!r} is not HOST:PORT; write ':8080', '127.0.0.1:8080' or '[::1]:8080'"
         raise ConfigurationError(msg)
+    if len(port) > 9 or int(port) > 65535:
+        raise ConfigurationError(f"bind address {text!r}: the port is out of range; it must be 0 to 65535")
     return BindAddress(host[1:-1] if bracketed else host, int(port))
 
 

@@ -10,7 +10,9 @@ from datetime import datetime, timedelta
 import anyio
 import pytest
 from lightkube.models.coordination_v1 import LeaseSpec
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
+from lightkube.resources.core_v1 import Namespace
 
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.clock import ManualClock, using
@@ -201,6 +203,33 @@ async def test_q07_ten_minutes_of_5xx_end_with_a_leader_and_no_restart() -> None
         replica.network.status = None
         await until(lambda: replica.elector.is_leader, within=5)
         tasks.cancel_scope.cancel()
+
+
+async def test_a_lease_that_the_server_finds_invalid_ends_the_wait() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+        replica.network.status = 422
+        with anyio.fail_after(1), pytest.raises(ConfigurationError, match="refuses the Lease default/op, and always"):
+            await replica.elector.run(replica.lead_for_ever)
+
+
+async def test_a_namespace_that_is_not_there_is_told_with_the_way_out(caplog: pytest.LogCaptureFixture) -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        elector = LeaderElector(server.client(), name="op", namespace="later")
+        tasks.start_soon(elector.run, anyio.sleep_forever)
+        await anyio.sleep(5)
+        record = caplog.records[-1]
+        assert record.levelname == "ERROR"
+        assert "create the namespace later, or name another as leader_election_namespace" in record.getMessage()
+        await server.client().create(Namespace(metadata=ObjectMeta(name="later")))
+        await until(lambda: elector.is_leader, within=5)
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(("name", "namespace"), [("Bad_Name", "default"), ("op", "a.b"), ("op", "x" * 64)])
+def test_names_that_the_server_would_refuse_are_refused_at_once(name: str, namespace: str) -> None:
+    with pytest.raises(ConfigurationError, match="Lease is '"):
+        LeaderElector(ApiServer().client(), name=name, namespace=namespace)
 
 
 async def test_a_renewal_whose_answer_was_lost_is_recognised_as_our_own() -> None:

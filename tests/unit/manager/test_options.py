@@ -62,6 +62,29 @@ def test_a_wrong_option_is_refused_by_name(values: dict[str, Any], field: str) -
         ManagerOptions(**everything)
 
 
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ({"grace_period": 5}, "grace_period: 5 is an int; give a timedelta"),
+        ({"lease_duration": 15}, "lease_duration: 15 is an int; give a timedelta"),
+        ({"metrics_bind_address": 8080}, "metrics_bind_address: 8080 is an int; give a str"),
+        ({"metrics_key": "key.pem"}, "metrics_key: 'key.pem' is a str; give a pathlib.Path"),
+        ({"leader_election_namespace": 1}, "leader_election_namespace: 1 is an int; give a str"),
+        ({"namespaces": ["a"]}, "namespaces: ['a'] is a list; give a tuple of names"),
+        ({"namespaces": (1,)}, "namespaces: 1 is an int; give a str"),
+        ({"metrics_bind_address": ":99999"}, "the port is out of range; it must be 0 to 65535"),
+        ({"leader_election_id": "Bad_Name"}, "leader_election_id is 'Bad_Name'; it must be a DNS name"),
+        ({"leader_election_namespace": "a.b"}, "leader_election_namespace is 'a.b'; it must be the name of a"),
+        ({"namespaces": ("Bad_Name",)}, "namespaces: 'Bad_Name' must be the name of a namespace"),
+    ],
+)
+def test_a_wrong_type_or_name_is_told_with_the_way_out(values: dict[str, Any], text: str) -> None:
+    everything: dict[str, Any] = {"leader_election_id": "widgets", **values}
+    with pytest.raises(ConfigurationError) as raised:
+        ManagerOptions(**everything)
+    assert text in str(raised.value)
+
+
 def test_all_faults_are_told_at_once() -> None:
     with pytest.raises(ConfigurationError, match=r"leader_election_id.*grace_period.*field_manager"):
         ManagerOptions(grace_period=timedelta(seconds=-1), field_manager="")
