@@ -15,7 +15,7 @@ help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "venv: making $(VENV) with $$($(PYTHON) --version)"
+	@echo "venv: making $(VENV) with $$($(PYTHON) --version); this takes a minute or two"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
 		--editable '.[trio,controlplane,testing,examples,dev]'
@@ -68,8 +68,8 @@ e2e: venv controlplane ## the same life, and the conformance suite, on a real co
 	if [ -x "$$assets/kubectl" ]; then export OPSDK_KUBECTL=$${OPSDK_KUBECTL:-$$assets/kubectl}; fi; \
 	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -m controlplane tests examples
 
-bench: venv ## what the hot paths cost, as ratios within one run
-	@$(BIN)/python bench/run.py
+bench: venv controlplane ## what the hot paths cost, as ratios within one run
+	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} $(BIN)/python bench/run.py
 
 docs: venv ## check that the documentation's code runs and its links lead somewhere
 	@$(BIN)/python scripts/check-docs
