@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Awaitable
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import TypeVar, cast, final
 
 import anyio
 
@@ -14,13 +15,24 @@ from opsdk.protocols import MachineObject, Reconciler
 from opsdk.statemachine.handler import Hook, Predicate
 from opsdk.types import Request, Result
 
-__all__ = ["ask", "call_hook", "is_panic"]
+__all__ = ["HookTimeoutError", "ask", "call_hook", "is_panic"]
 
 CR = TypeVar("CR", bound=MachineObject)
 
+_logger = logging.getLogger("opsdk.statemachine")
+
+
+@final
+class HookTimeoutError(ReconcileTimeoutError):
+    """A hook ran past the timeout of its state and was cancelled."""
+
+    def __init__(self, kind: str, request: str, timeout: timedelta, hook: str) -> None:
+        super().__init__(kind, request, timeout)
+        self.args = (f"{hook} ran longer than its timeout of {timeout.total_seconds():g} s",)
+
 
 async def call_hook(
-    hook: Hook[CR] | Reconciler, cr: CR, request: Request, *, limit: timedelta | None, place: str
+    hook: Hook[CR] | Reconciler, cr: CR, request: Request, *, limit: timedelta | None, kind: str, name: str
 ) -> Result:
     """Run a hook to its end.
 
@@ -29,26 +41,33 @@ async def call_hook(
         cr: The object in hand.
         request: Its name.
         limit: How long an async hook may take.
-        place: Machine and state, for error texts.
+        kind: The object's kind, for error texts.
+        name: Which hook of which state, for error texts.
 
     Raises:
-        ReconcileTimeoutError: It took longer.
+        HookTimeoutError: It took longer.
         TypeError: It returned neither a `Result` nor None.
     """
     outcome = hook.reconcile(request) if isinstance(hook, Reconciler) else hook(cr)
     if isinstance(outcome, Awaitable):
-        outcome = await _in_time(outcome, limit, place, request)
-    return _checked(outcome, place)
+        outcome = await _in_time(outcome, limit, kind, request, name)
+    return _checked(outcome, f"{kind} {name}")
 
 
 async def _in_time(
-    outcome: Awaitable[Result | None], limit: timedelta | None, place: str, request: Request
+    outcome: Awaitable[Result | None], limit: timedelta | None, kind: str, request: Request, name: str
 ) -> Result | None:
     if limit is None:
         return await outcome
-    with anyio.move_on_after(limit.total_seconds()):
-        return await outcome
-    raise ReconcileTimeoutError(place, str(request), limit)
+    with anyio.move_on_after(limit.total_seconds()) as scope:
+        answer = await outcome
+        if anyio.current_time() >= scope.deadline:
+            _logger.warning(
+                "%s %s: %s ran on past its timeout of %g s: it caught its cancellation, or does not await anything",
+                *(kind, request, name, limit.total_seconds()),
+            )
+        return answer
+    raise HookTimeoutError(kind, str(request), limit, name)
 
 
 def _checked(outcome: object, place: str) -> Result:

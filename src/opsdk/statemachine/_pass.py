@@ -19,14 +19,16 @@ from opsdk.errors import (
     ConflictError,
     InvalidStateMachineError,
     NotFoundError,
+    ObjectError,
     UnknownStateError,
 )
 from opsdk.models import ResourceInfo, request_of, view_of
 from opsdk.models.status_pass import status_pass
 from opsdk.protocols import Client, EventRecorder, EventType, MachineObject, MachineStatusView
-from opsdk.statemachine._calls import ask, call_hook
+from opsdk.statemachine._calls import HookTimeoutError, ask, call_hook
 from opsdk.statemachine._memory import Memory
 from opsdk.statemachine._status import StatusInHand
+from opsdk.statemachine._texts import clipped
 from opsdk.statemachine.handler import StateEvent, StateHandler, Transition
 from opsdk.statemachine.observer import MachineObserver
 from opsdk.types import Result
@@ -236,10 +238,14 @@ class Pass(Generic[CR]):
         hook = handler.enter if phase == "enter" else handler.reconcile
         if hook is None:
             return Result()
-        place = f'{self._setup.info.kind} {phase} hook for state "{state}"'
+        kind, name = self._setup.info.kind, f'{phase} hook of state "{clipped(state)}"'
+        machines_own = status.machines_own()
         with status_pass(status.view.conditions) as current:
             try:
-                return await call_hook(hook, self._cr, self._request, limit=handler.timeout, place=place)
+                result = await call_hook(hook, self._cr, self._request, limit=handler.timeout, kind=kind, name=name)
+                if fault := machines_own.fault(status.machines_own()):
+                    raise ObjectError(f"{self._where}: states are entered by transitions; the {name} {fault}")  # noqa: TRY301 - a failure of the hook
+                return result
             except Exception as error:  # noqa: BLE001 - recorded, announced and raised again by the caller
                 return _Failure(phase=phase, error=error, kept=tuple(current.kept.values()))
 
@@ -318,11 +324,14 @@ class Pass(Generic[CR]):
 
     async def _announce(self, handler: StateHandler[CR]) -> None:
         if handler.event is not None:
-            await self._record("Normal", handler.event.reason, handler.event.message)
+            await self._record(handler.event.type, handler.event.reason, handler.event.message)
 
     async def _warn(self, failure: _Failure, state: str, handler: StateHandler[CR]) -> None:
-        text = f'opsdk: {failure.phase} hook for state "{state}" failed: {failure.error}'
-        _logger.warning("%s: %s", self._where, text)
+        if isinstance(failure.error, HookTimeoutError):
+            text = f"opsdk: {failure.error}"  # says all of it
+        else:
+            text = f'opsdk: {failure.phase} hook for state "{clipped(state)}" failed: {failure.error}'
+        _logger.debug("%s: %s", self._where, text)  # whoever calls the machine gets the error, and logs it
         event = handler.failure_event
         if event is None:
             event = StateEvent(reason="EnterFailed" if failure.phase == "enter" else "ReconcileFailed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar, final
 
@@ -20,11 +21,32 @@ from opsdk.models import (
     set_condition,
 )
 from opsdk.protocols import Client, MachineObject, MachineStatusView
+from opsdk.statemachine._texts import quoted
 from opsdk.statemachine.handler import StateCondition
 
-__all__ = ["StatusInHand"]
+__all__ = ["MachinesOwn", "StatusInHand"]
 
 CR = TypeVar("CR", bound=MachineObject)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachinesOwn:
+    """What only the machine may change in status, as it was at one moment."""
+
+    state: str
+    pending_entry: bool
+    history: tuple[tuple[str, str, str, datetime | None], ...]
+
+    def fault(self, later: MachinesOwn) -> str:
+        """What somebody else has done to it since, for the text of an error; empty: nothing."""
+        if later.state != self.state:
+            return f"set status.state to {quoted(later.state)}; declare a Transition"
+        if later.history != self.history:
+            return "changed status.stateHistory, which the machine keeps; declare a Transition"
+        if later.pending_entry != self.pending_entry:
+            return f"set status.pendingEntry to {later.pending_entry}, which the machine keeps"
+        return ""
 
 
 @final
@@ -46,6 +68,15 @@ class StatusInHand(Generic[CR]):
     def view(self) -> MachineStatusView:
         """The status as it is in memory now."""
         return self._cr.get_machine_status()
+
+    def machines_own(self) -> MachinesOwn:
+        """What the status says now of what only the machine may change."""
+        view = self.view
+        return MachinesOwn(
+            state=view.state,
+            pending_entry=bool(view.pending_entry),
+            history=tuple((entry.from_, entry.to, entry.reason, entry.timestamp) for entry in view.state_history),
+        )
 
     def record(self, to: str, *, reason: str, at: datetime, keep: int) -> None:
         """Record a transition whose `enter` has yet to succeed."""

@@ -12,7 +12,7 @@ from typing import Generic, TypeAlias, final
 
 from typing_extensions import TypeAliasType, TypeVar
 
-from opsdk.protocols import MachineObject, Reconciler
+from opsdk.protocols import EventType, MachineObject, Reconciler
 from opsdk.types import ConditionStatus, Result
 
 __all__ = ["Hook", "Predicate", "StateCondition", "StateEvent", "StateHandler", "States", "Transition"]
@@ -55,10 +55,12 @@ class StateEvent:
     Args:
         reason: One CamelCase word; required by the API.
         message: Text for people. Default: empty.
+        type: Normal or Warning, for example when the state entered is one of failure. Default: Normal.
     """
 
     reason: str
     message: str = ""
+    type: EventType = "Normal"
 
 
 @final
@@ -85,10 +87,14 @@ class Transition(Generic[CR_contra, S_co]):
 class StateHandler(Generic[CR_contra, S_co]):
     """What happens in one state. Everything is optional.
 
+    What hooks change in status is written after them, except for `state`, `stateHistory` and `pendingEntry`: those are
+    the machine's, and a hook that changes them has failed. What hooks change in spec or metadata of the object in hand
+    is not written: patch it through the client.
+
     Args:
         conditions: Set when the state has been entered. Types that are not listed stay as they are.
-        event: Sent as a Normal event when the state has been entered.
-        failure_event: Sent as a Warning event when a hook fails, instead of the default one
+        event: Sent when the state has been entered.
+        failure_event: Sent, always as a Warning event, when a hook fails, instead of the default one
             (`opsdk: <enter|reconcile> hook for state "x" failed: …`, which also stands for an empty message).
         enter: Called when the state is entered. It is called again, pass after pass, until it has succeeded once, so
             it must be idempotent. It sees the new state in status.

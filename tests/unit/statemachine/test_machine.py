@@ -515,7 +515,7 @@ class TestReconciling:
 
         machine = bench.machine({"a": StateHandler(reconcile=reconcile)})
         await bench.one_pass(machine)
-        with pytest.raises(TypeError, match='Widget reconcile hook for state "a": a hook returned dict'):
+        with pytest.raises(TypeError, match='Widget reconcile hook of state "a": a hook returned dict'):
             await bench.one_pass(machine)
 
     async def test_a_hook_that_takes_too_long_is_cancelled(self, bench: Bench) -> None:
@@ -525,9 +525,36 @@ class TestReconciling:
 
         machine = bench.machine({"a": StateHandler(reconcile=reconcile, timeout=timedelta(milliseconds=20))})
         await bench.one_pass(machine)
-        with pytest.raises(ReconcileTimeoutError, match="default/w"):
+        with pytest.raises(ReconcileTimeoutError) as raised:
             await bench.one_pass(machine)
-        assert [reason for _, reason, _ in bench.events.seen] == ["ReconcileFailed"]
+        text = 'reconcile hook of state "a" ran longer than its timeout of 0.02 s'
+        assert (str(raised.value), raised.value.timeout) == (text, timedelta(milliseconds=20))
+        assert bench.events.seen == [("Warning", "ReconcileFailed", f"opsdk: {text}")]
+
+    async def test_a_hook_that_catches_its_cancellation_is_told_of(
+        self, bench: Bench, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def reconcile(widget: Widget) -> None:
+            try:
+                await anyio.sleep(3600)
+            except anyio.get_cancelled_exc_class():
+                widget.status.note = "went on"
+
+        machine = bench.machine({"a": StateHandler(reconcile=reconcile, timeout=timedelta(milliseconds=20))})
+        await bench.one_pass(machine)
+        await bench.one_pass(machine)
+        (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+        assert 'Widget default/w: reconcile hook of state "a" ran on past its timeout of 0.02 s' in record.message
+        assert (await bench.get()).status.note == "went on"
+
+    async def test_a_failing_hook_is_logged_by_whoever_gets_the_error(
+        self, bench: Bench, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        hooks = Hooks()
+        hooks.error = RuntimeError("no quota")
+        with pytest.raises(RuntimeError):
+            await bench.one_pass(bench.machine(two_states(hooks)))
+        assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
     async def test_a_hooks_own_timeout_stays_its_own(self, bench: Bench) -> None:
         async def reconcile(widget: Widget) -> None:
@@ -540,6 +567,71 @@ class TestReconciling:
         with pytest.raises(TimeoutError) as raised:
             await bench.one_pass(machine)
         assert not isinstance(raised.value, ReconcileTimeoutError)
+
+
+def forget_the_past(status: Status) -> None:
+    status.state_history.clear()
+
+
+def call_it_entered(status: Status) -> None:
+    status.pending_entry = False
+
+
+class TestWhatIsTheMachinesOwn:
+    async def test_a_reconcile_hook_that_sets_the_state_has_failed(self, bench: Bench) -> None:
+        def reconcile(widget: Widget) -> None:
+            widget.status.note = "moved"
+            widget.status.state = "b"
+
+        machine = bench.machine({"a": StateHandler(reconcile=reconcile), "b": StateHandler()})
+        await bench.one_pass(machine)
+        before = (await bench.get()).status
+        with pytest.raises(ObjectError) as raised:
+            await bench.one_pass(machine)
+        assert str(raised.value) == (
+            'Widget default/w: states are entered by transitions; the reconcile hook of state "a" set status.state '
+            "to 'b'; declare a Transition"
+        )
+        assert bench.tap.writes == []
+        assert (await bench.get()).status == before
+        assert [reason for _, reason, _ in bench.events.seen] == ["ReconcileFailed"]
+
+    async def test_an_enter_hook_that_sets_the_state_has_failed_and_the_transition_stands(self, bench: Bench) -> None:
+        async def enter(widget: Widget) -> None:
+            widget.status.state = "x" * 5000
+
+        machine = bench.machine({"a": StateHandler(enter=enter)})
+        with pytest.raises(ObjectError, match=r'the enter hook of state "a" set status.state to \'xxx') as raised:
+            await bench.one_pass(machine)
+        assert len(str(raised.value)) < 300
+        status = (await bench.get()).status
+        assert (status.state, status.pending_entry, len(status.state_history)) == ("a", True, 1)
+
+    @pytest.mark.parametrize(
+        ("meddle", "text"),
+        [
+            (forget_the_past, "changed status.stateHistory"),
+            (call_it_entered, "set status.pendingEntry to False"),
+        ],
+    )
+    async def test_so_are_the_history_and_the_pending_entry(
+        self, bench: Bench, meddle: Callable[[Status], None], text: str
+    ) -> None:
+        machine = bench.machine({"a": StateHandler(enter=lambda widget: meddle(widget.status))})
+        with pytest.raises(ObjectError, match=text):
+            await bench.one_pass(machine)
+        status = (await bench.get()).status
+        assert (status.state, status.pending_entry, len(status.state_history)) == ("a", True, 1)
+
+    async def test_a_status_made_anew_by_a_hook_has_to_keep_it_too(self, bench: Bench) -> None:
+        def reconcile(widget: Widget) -> None:
+            widget.status = Status(state="a", note="new")
+
+        machine = bench.machine({"a": StateHandler(reconcile=reconcile)})
+        await bench.one_pass(machine)
+        with pytest.raises(ObjectError, match=r"changed status\.stateHistory"):
+            await bench.one_pass(machine)
+        assert (await bench.get()).status.note == ""
 
 
 class TestRaces:
@@ -842,6 +934,11 @@ class TestTelling:
         machine = StateMachine(Widget, bench.client, "a", {"a": handler}, event_recorder=Broken())
         assert await machine.reconcile(await bench.get()) == AGAIN
         assert "the event Entered could not be recorded" in caplog.text
+
+    async def test_an_event_may_be_a_warning(self, bench: Bench) -> None:
+        event = StateEvent(reason="Failed", message="no way", type="Warning")
+        await bench.one_pass(bench.machine({"a": StateHandler(event=event)}))
+        assert bench.events.seen == [("Warning", "Failed", "no way")]
 
     async def test_a_transition_is_logged(self, bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "opsdk.statemachine")
