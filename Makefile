@@ -4,7 +4,7 @@
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-CODE   := src tests examples
+CODE   := src tests examples bench
 # the contract of a user's programs stands beside the checkout where the project is developed
 CONTRACT := $(wildcard ../shared/contract)
 
