@@ -11,6 +11,7 @@ from opsdk.controller._groups import leaves
 from opsdk.controller.metrics import ReconcileOutcome
 from opsdk.errors import (
     ConflictError,
+    DecodeError,
     LeadershipLostError,
     NotFoundError,
     OpsdkError,
@@ -55,10 +56,13 @@ def is_about_the_missing(error: Exception, resource: ResourceInfo, request: Requ
     )
 
 
-def classify(error: Exception) -> Failure:
-    """Precedence: `TerminalError`, `RetryError`, backoff. A group is terminal only if all of it is."""
+def classify(error: Exception, resource: ResourceInfo, request: Request) -> Failure:
+    """Precedence: `TerminalError` or that the object is malformed, `RetryError`, backoff.
+
+    A group is terminal only if all of it is.
+    """
     found = list(leaves(error))
-    if all(isinstance(leaf, TerminalError) for leaf in found):
+    if all(isinstance(leaf, TerminalError) or _is_malformed(leaf, resource, request) for leaf in found):
         return Failure(outcome="terminal_error", retry=Retry.NEVER)
     outcome = _outcome(found)
     stated = [leaf.requeue_after for leaf in found if isinstance(leaf, RetryError)]
@@ -66,6 +70,13 @@ def classify(error: Exception) -> Failure:
         return Failure(outcome=outcome, retry=min(stated))
     quiet = all(isinstance(leaf, ConflictError | LeadershipLostError) for leaf in found)
     return Failure(outcome=outcome, retry=Retry.BACKOFF, quiet=quiet)
+
+
+def _is_malformed(error: BaseException, resource: ResourceInfo, request: Request) -> bool:
+    """Whether the object itself does not fit its model. Of another object nobody may tell us when it has changed."""
+    if not isinstance(error, DecodeError):
+        return False
+    return (error.kind, error.namespace, error.name) == (resource.kind, request.namespace, request.name)
 
 
 def _outcome(found: list[BaseException]) -> ReconcileOutcome:

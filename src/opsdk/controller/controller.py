@@ -4,7 +4,8 @@ Guarantees:
     * One object is reconciled by one worker at a time; what happens to it meanwhile is one more reconcile, after it.
     * No reconcile begins before every cache that the controller uses is complete, and none after `stop`.
     * A success forgets the backoff. A failure is retried: when the `RetryError` says, else with backoff; a
-      `TerminalError` is not. An exception group is terminal only if all of it is.
+      `TerminalError` is not, nor is a `DecodeError` of the object itself: only another version of it can help. An
+      exception group is terminal only if all of it is.
     * An object that is gone is done: when a reconcile of it raises that it was not found, that counts as a success.
     * Cancellation from outside goes through, and counts as neither success nor failure.
 
@@ -51,6 +52,10 @@ class Detector(Protocol):
     def ended(self, request: Request, /) -> None:
         """It ended."""
         ...
+
+
+class _NoResultError(TypeError):
+    """What came back is no Result. Its traceback shows nothing of the reconciler, so it is not logged."""
 
 
 @final
@@ -206,8 +211,11 @@ class Controller:
         except Exception as error:  # noqa: BLE001 - whatever a reconciler raises, the next object is reconciled
             outcome = self._failed(request, error)
         finally:
+            seconds = anyio.current_time() - began
             self._detector.ended(request)
-            self._metrics.finished(outcome, anyio.current_time() - began)
+            self._metrics.finished(outcome, seconds)
+            if outcome == "cancelled":
+                _logger.warning("%s: reconcile of %s was cancelled after %.3g s", self._name, request, seconds)
 
     async def _attempt(self, request: Request) -> Result:
         if self._timeout is None:
@@ -222,8 +230,10 @@ class Controller:
             result = await self._reconcile(request)
         if isinstance(result, Result):
             return result
-        msg = f"the reconciler of {self._name} returned {type(result).__name__}; it must return a Result, as Result()"
-        raise TypeError(msg)
+        name: object = getattr(self._reconcile, "__qualname__", type(self._reconcile).__name__)
+        what = "None" if result is None else f"a {type(result).__name__}"
+        msg = f"{name} returned {what}; it has to return a Result, such as Result()"
+        raise _NoResultError(msg)
 
     def _succeeded(self, request: Request, result: Result) -> ReconcileOutcome:
         after = result.requeue_after
@@ -238,7 +248,7 @@ class Controller:
             self._queue.forget(request)
             _logger.debug("%s: %s is gone, so there is nothing to do", self._name, request)
             return "success"
-        failure = classify(error)
+        failure = classify(error, self._resource, request)
         match failure.retry:
             case Retry.NEVER:
                 self._queue.forget(request)
@@ -247,7 +257,7 @@ class Controller:
                 )
             case Retry.BACKOFF:
                 delay = self._queue.add_rate_limited(request)
-                if failure.outcome == "panic":
+                if failure.outcome == "panic" and not isinstance(error, _NoResultError):
                     _logger.error(
                         "%s: reconcile of %s raised an unexpected %s, retry in %.3g s",
                         self._name,

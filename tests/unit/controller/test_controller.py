@@ -28,7 +28,15 @@ from opsdk.controller import (
     current_reconcile,
     generation_changed,
 )
-from opsdk.errors import ConflictError, LeadershipLostError, ManagerError, NotFoundError, RetryError, TerminalError
+from opsdk.errors import (
+    ConflictError,
+    DecodeError,
+    LeadershipLostError,
+    ManagerError,
+    NotFoundError,
+    RetryError,
+    TerminalError,
+)
 from opsdk.models import codec_of
 from opsdk.protocols import Runnable
 from opsdk.testing import ApiServer
@@ -242,6 +250,17 @@ async def test_a_terminal_error_is_not_retried_until_the_object_changes() -> Non
     assert host.metrics.outcomes == ["terminal_error", "success"]
 
 
+async def test_b8_an_object_that_does_not_fit_its_model_waits_for_its_change_and_another_object_does_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _, host = await played(DecodeError("bad", kind="ConfigMap", namespace="default", name="a"))
+    assert host.metrics.outcomes == ["terminal_error"]
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "no retry until the object changes: ConfigMap default/a: bad" in record.getMessage()
+    _, host = await played(DecodeError("bad", kind="Secret", namespace="default", name="a"))
+    assert host.metrics.outcomes == ["error", "success"]
+
+
 async def test_a_group_is_terminal_only_if_all_of_it_is() -> None:
     terminal = ExceptionGroup("two", [TerminalError("a"), ExceptionGroup("one", [TerminalError("b")])])
     script, host = await played(terminal)
@@ -276,7 +295,9 @@ async def test_a_reconciler_that_forgets_its_result_is_told_so(caplog: pytest.Lo
 
     _, host = await played(forgets)
     assert host.metrics.outcomes == ["panic", "success"]
-    assert "returned NoneType; it must return a Result" in caplog.text
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "Script.reconcile returned None; it has to return a Result" in record.getMessage()
+    assert record.exc_info is None
 
 
 @pytest.mark.parametrize(
@@ -320,7 +341,7 @@ async def test_a_timeout_of_the_reconcilers_own_is_an_ordinary_error() -> None:
     assert host.metrics.outcomes == ["error", "success"]
 
 
-async def test_cancellation_from_outside_counts_as_neither() -> None:
+async def test_cancellation_from_outside_counts_as_neither_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
     script = Script(hang)
     async with hosting() as host:
         host.controller().options(timeout=timedelta(hours=1)).complete(script)
@@ -329,6 +350,8 @@ async def test_cancellation_from_outside_counts_as_neither() -> None:
             await anyio.sleep(1)
     assert host.metrics.outcomes == ["cancelled"]
     assert host.metrics.retries == 0
+    (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert record.getMessage() == "configmap: reconcile of default/a was cancelled after 1 s"
 
 
 async def test_q11_reconciles_of_objects_that_are_gone_end_without_retry_noise_or_memory(
