@@ -1,0 +1,84 @@
+"""Several workers, delays and cancellations: random histories.
+
+The invariant: while a worker is idle, no key that is due and that nobody holds waits.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import final
+
+import anyio
+import pytest
+
+from opsdk.workqueue import WorkQueue
+
+pytestmark = pytest.mark.anyio
+
+MOMENT = 0.02
+
+
+@final
+class Crew:
+    """So many workers on one queue, and what each key is due for."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.queue = WorkQueue[str]("q")
+        self.size = self.random.choice([1, 2, 3])
+        self.due: dict[str, float] = {}
+        self.held: set[str] = set()
+
+    async def worker(self) -> None:
+        while True:
+            patience = self.random.choice([0.0, 1.0, 2.5, 1e6, 1e6, 1e6])
+            with anyio.move_on_after(patience):
+                async with self.queue.lease() as key:
+                    self.due.pop(key)
+                    self.held.add(key)
+                    try:
+                        await anyio.sleep(self.random.choice([0, 0, 1, 7, 50]))
+                    finally:
+                        self.held.remove(key)
+            await anyio.sleep(MOMENT / 10)
+
+    def add(self) -> None:
+        key, delay = self.random.choice("abcdef"), self.random.choice([0.0, 0.0, 0.5, 2.0, 9.0])
+        at = anyio.current_time() + delay
+        self.due[key] = min(self.due.get(key, at), at)
+        if delay:
+            self.queue.add_after(key, timedelta(seconds=delay))
+        else:
+            self.queue.add(key)
+
+    def late(self) -> list[str]:
+        if len(self.held) == self.size:
+            return []
+        return [key for key, at in self.due.items() if at < anyio.current_time() - MOMENT and key not in self.held]
+
+    async def check(self) -> None:
+        late = self.late()
+        for _ in range(3):  # a worker may be between two leases just now
+            if not late:
+                return
+            await anyio.sleep(MOMENT)
+            late = [key for key in self.late() if key in late]
+        assert not late, f"{late} wait although only {sorted(self.held)} are held"
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_no_key_that_is_due_waits_while_a_worker_is_idle(seed: int) -> None:
+    crew = Crew(seed)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(crew.size):
+            tasks.start_soon(crew.worker)
+        for _ in range(40):
+            await anyio.sleep(crew.random.choice([0, 0.5, 1, 3]))
+            crew.add()
+            await anyio.sleep(MOMENT)
+            await crew.check()
+        for _ in range(300):
+            await anyio.sleep(0.5)
+            await crew.check()
+        tasks.cancel_scope.cancel()
