@@ -126,6 +126,7 @@ class ApiStatusError(ApiError):
         causes: Field errors and the like.
         retry_after: How long the server asked to wait, if it did.
         request: Verb and path, for the reader of a log.
+        hint: What the answer most likely means, where that is known and the server does not say; else empty.
     """
 
     def __init__(
@@ -139,6 +140,7 @@ class ApiStatusError(ApiError):
         causes: Sequence[StatusCause] = (),
         retry_after: timedelta | None = None,
         request: str = "",
+        hint: str = "",
     ) -> None:
         self.code = code
         self.reason = reason
@@ -148,8 +150,9 @@ class ApiStatusError(ApiError):
         self.causes: tuple[StatusCause, ...] = tuple(causes)
         self.retry_after = retry_after
         self.request = request
+        self.hint = hint
         where = f"{request}: " if request else ""
-        super().__init__(f"{where}{code} {reason or 'error'}: {message or 'no message'}")
+        super().__init__(f"{where}{code} {reason or 'error'}: {message or 'no message'}{f': {hint}' if hint else ''}")
 
 
 class BadRequestError(ApiStatusError):

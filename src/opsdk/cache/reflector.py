@@ -26,7 +26,15 @@ import msgspec
 
 from opsdk.cache.header import order_of
 from opsdk.client import RawClient, RawEvent
-from opsdk.errors import ApiError, ApiProtocolError, ApiStatusError, ApiTimeoutError, GoneError
+from opsdk.errors import (
+    ApiError,
+    ApiProtocolError,
+    ApiStatusError,
+    ApiTimeoutError,
+    ForbiddenError,
+    GoneError,
+    NotFoundError,
+)
 from opsdk.models import ResourceInfo
 
 __all__ = ["Reflector", "ReflectorOptions", "ReflectorSink", "Verb"]
@@ -38,6 +46,8 @@ _logger = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_SECONDS: Final = 0.8
 _LONGEST_BACKOFF_SECONDS: Final = 30.0
+_LONGEST_UNSERVED_SECONDS: Final = 7.5
+"""While the kind is not served, or not allowed: somebody installs it soon, and waits. With jitter under 10 s."""
 _LONG_WATCH_SECONDS: Final = 10.0
 """A watch that lasted so long ended for good reasons."""
 _SILENT_WATCHES: Final = 2
@@ -115,8 +125,8 @@ class _Backoff:
     def reset(self) -> None:
         self._failures = 0
 
-    def next_seconds(self) -> float:
-        seconds = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 16), _LONGEST_BACKOFF_SECONDS)
+    def next_seconds(self, longest: float) -> float:
+        seconds = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 16), longest)
         self._failures += 1
         return seconds * self._random.uniform(0.7, 1.3)
 
@@ -190,7 +200,8 @@ class Reflector:
                 await self._pause(failure)
 
     async def _pause(self, error: ApiError | None) -> None:
-        seconds = self._backoff.next_seconds()
+        unserved = isinstance(error, NotFoundError | ForbiddenError)
+        seconds = self._backoff.next_seconds(_LONGEST_UNSERVED_SECONDS if unserved else _LONGEST_BACKOFF_SECONDS)
         if isinstance(error, ApiStatusError) and error.retry_after is not None:
             seconds = max(seconds, min(error.retry_after.total_seconds(), _LONGEST_BACKOFF_SECONDS))
         await anyio.sleep(seconds)

@@ -46,6 +46,16 @@ _BY_CODE: dict[int, type[ApiStatusError]] = {
     504: ServerTimeoutError,
 }
 _LONGEST_PAGE = 200
+_NO_SUCH_PATH = "404 page not found"
+"""What an API server says of a path that none of its kinds has."""
+_PATH_OF_KIND = re.compile(
+    r"/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/(namespaces/[^/]+/(?=[^/]))?(?P<plural>[^/?]+)(/[^/]+)?"
+)
+_GROUP_OF_KUBERNETES = re.compile(
+    r"[^.]+|(admissionregistration|apiextensions|apiregistration|authentication|(rbac\.)?authorization|certificates"
+    r"|coordination|discovery|events|(flowcontrol|internal)\.apiserver|networking|node|resource|scheduling|storage"
+    r"|storagemigration)\.k8s\.io"
+)
 _LONGEST_WAIT_SECONDS = 86_400.0
 
 
@@ -106,6 +116,17 @@ def retry_after_of(headers: Mapping[str, str], details: Mapping[str, Json]) -> t
     return _seconds(seconds) if isinstance(seconds, int | float) and seconds else None
 
 
+def _hint(code: int, name: str, request: str) -> str:
+    """What a 404 means that is not about one object: the server does not have the kind."""
+    path = request.rpartition(" ")[2]
+    found = _PATH_OF_KIND.fullmatch(path)
+    if code != 404 or name or found is None:
+        return ""
+    group, version, plural = found["group"], found["version"], found["plural"]
+    crd = "" if _GROUP_OF_KUBERNETES.fullmatch(group) else "; is the CRD installed?"
+    return f"the server has no {plural}.{group}/{version}{crd}"
+
+
 def status_error(
     code: int | None, body: bytes, *, headers: Mapping[str, str] | None = None, request: str = ""
 ) -> ApiStatusError:
@@ -121,8 +142,13 @@ def status_error(
     status = _parse(body)
     if status is None:
         code = code or 500
+        text = _page_text(body)
         return _class_of(code, "")(
-            code, message=_page_text(body), retry_after=retry_after_of(headers, {}), request=request
+            code,
+            message=text,
+            retry_after=retry_after_of(headers, {}),
+            request=request,
+            hint=_hint(code, "", request) if text.lower() == _NO_SUCH_PATH else "",
         )
     inner = status.get("code")
     code = code or (inner if isinstance(inner, int) and inner else 500)
@@ -142,6 +168,7 @@ def status_error(
         ],
         retry_after=retry_after_of(headers, details),
         request=request,
+        hint=_hint(code, _text(details, "name"), request),
     )
 
 

@@ -420,6 +420,21 @@ async def test_w11_a_refused_list_is_visible_at_once_and_recovers(caplog: pytest
         assert this.informer.synced
 
 
+@pytest.mark.parametrize("refusal", [(403, "Forbidden"), (404, "NotFound")])
+async def test_w11_what_is_installed_or_allowed_after_a_long_time_is_noticed_within_10_s(
+    refusal: tuple[int, str],
+) -> None:
+    def prepare(this: Following) -> None:
+        this.network.on_list = lambda _: status(*refusal)
+
+    async with following("a", prepare=prepare) as this:
+        await anyio.sleep(600)
+        assert not this.informer.synced
+        this.network.on_list = lambda _: None
+        await anyio.sleep(10)
+        assert this.informer.synced
+
+
 async def test_w13_a_relist_replaces_object_by_object() -> None:
     sizes: list[int] = []
     async with following(*(f"n{number}" for number in range(20)), options=ReflectorOptions(page_size=5)) as this:

@@ -157,6 +157,45 @@ async def test_an_error_status_is_the_error_of_its_code(code: int, reason: str, 
         assert caught.value.request == "POST /api/v1/namespaces"
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/apis/demo.io/v1/widgets", "the server has no widgets.demo.io/v1; is the CRD installed?"),
+        ("/apis/demo.io/v1/namespaces/x/widgets/w", "the server has no widgets.demo.io/v1; is the CRD installed?"),
+        (
+            "/apis/gateway.networking.k8s.io/v1/gateways/g",
+            "gateways.gateway.networking.k8s.io/v1; is the CRD installed?",
+        ),
+        ("/apis/apps/v9/deployments", "the server has no deployments.apps/v9"),
+        ("/apis/networking.k8s.io/v9/namespaces/x/ingresses", "the server has no ingresses.networking.k8s.io/v9"),
+    ],
+)
+async def test_b7_a_404_of_no_object_names_the_kind_that_is_missing(path: str, hint: str) -> None:
+    plain = answer(404, "404 page not found\n", content_type="text/plain")
+    for missing in (plain, answer(404, failure(404, "NotFound", "the server could not find the requested resource"))):
+        with pytest.raises(NotFoundError) as caught:
+            await RawClient(Script([missing])).request("GET", path)
+        assert str(caught.value).endswith(hint)
+        assert caught.value.hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        ("/apis/demo.io/v1/namespaces/x/widgets/w", answer(404, failure(404, "NotFound", name="w", kind="widgets"))),
+        ("/apis/demo.io/v1/namespaces/x/widgets/w", answer(404, "<html>default backend</html>")),
+        ("/apis/demo.io/v1/namespaces/x/widgets/w/scale", answer(404, "404 page not found")),
+        ("/api/v1/pods/a", answer(404, "404 page not found")),
+        ("/version", answer(404, "404 page not found")),
+    ],
+)
+async def test_b7_other_404s_say_what_the_server_said(path: str, missing: HttpResponse) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        await RawClient(Script([missing])).request("GET", path)
+    assert caught.value.hint == ""
+    assert "the server has no" not in str(caught.value)
+
+
 async def test_an_error_carries_what_the_status_says() -> None:
     causes: Json = [{"reason": "FieldValueInvalid", "field": "spec.size", "message": "too big"}, {"field": "x"}, 7]
     status = failure(422, "Invalid", name="w", kind="widgets", causes=causes)
