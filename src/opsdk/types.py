@@ -71,12 +71,14 @@ class Result:
         requeue_after: When to look at the object again: None, only when something happens; zero, at once.
 
     Raises:
+        TypeError: `requeue_after` is no timedelta, but for example a number.
         ValueError: `requeue_after` is negative.
     """
 
     requeue_after: timedelta | None = None
 
     def __post_init__(self) -> None:
+        _require_timedelta(self.requeue_after)
         if self.requeue_after is not None and self.requeue_after < timedelta(0):
             msg = f"requeue_after is {self.requeue_after}; it must not be negative (None: no requeue, zero: now)"
             raise ValueError(msg)
@@ -88,6 +90,16 @@ class Result:
         if other.requeue_after is None or self.requeue_after <= other.requeue_after:
             return self
         return other
+
+
+def _require_timedelta(value: object) -> None:
+    """Refuse what the type checker would refuse, where there is none."""
+    if value is not None and not isinstance(value, timedelta):
+        msg = (
+            f"requeue_after: {value!r:.100} is of type {type(value).__name__}; give a timedelta, as in "
+            "Result(requeue_after=timedelta(seconds=5))"
+        )
+        raise TypeError(msg)
 
 
 @final

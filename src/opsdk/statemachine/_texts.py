@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["clipped", "quoted", "type_fault"]
+__all__ = ["callable_fault", "clipped", "kind_text", "quoted", "type_fault"]
 
 _LONGEST: Final = 100
 
@@ -30,6 +30,11 @@ def type_fault(value: object, wanted: type | tuple[type, ...], give: str) -> str
     if isinstance(value, wanted):
         return ""
     return f"{kind_text(value)}; give {give}"
+
+
+def callable_fault(value: object) -> str:
+    """What to say of what should be a function of the object; empty: it can be called."""
+    return "" if callable(value) else f"{kind_text(value)}; give a function that takes the object"
 
 
 def kind_text(value: object) -> str:

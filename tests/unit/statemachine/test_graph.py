@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import cast
 
 import pytest
@@ -26,7 +26,7 @@ from opsdk.statemachine import (
     Transition,
 )
 from opsdk.testing import ApiServer
-from opsdk.types import ConditionStatus
+from opsdk.types import ConditionStatus, Result
 
 
 class Spec(Model):
@@ -96,7 +96,7 @@ ONE: States[Widget] = {"a": StateHandler()}
                     conditions=[StateCondition(type="Ready", status=cast("ConditionStatus", "true"), reason="R")]
                 )
             },
-            "state 'a': conditions[0].status: 'true' is none of True, False, Unknown",
+            "state 'a': conditions[0].status: 'true' is none of 'True', 'False', 'Unknown'",
         ),
         (
             "a",
@@ -143,11 +143,95 @@ def test_a_fault_is_named_by_state_and_field(initial: str, states: States[Widget
     assert len(raised.value.faults) == (2 if not states else 1)
 
 
+class Plain(Enum):
+    A = 1
+
+
+def handler(**fields: object) -> dict[str, object]:
+    return {"a": cast("Callable[..., StateHandler[Widget]]", StateHandler)(**fields)}
+
+
+def transition(**fields: object) -> dict[str, object]:
+    return handler(transitions=[cast("Callable[..., Transition[Widget]]", Transition)(**{"to": "a", **fields})])
+
+
+def condition(**fields: object) -> dict[str, object]:
+    values: dict[str, object] = {"type": "Ready", "status": "True", "reason": "R", **fields}
+    return handler(conditions=[cast("Callable[..., StateCondition]", StateCondition)(**values)])
+
+
+def event(**fields: object) -> dict[str, object]:
+    return handler(event=cast("Callable[..., StateEvent]", StateEvent)(**{"reason": "R", **fields}))
+
+
+WRONG_TYPES: list[tuple[object, str]] = [
+    (["a"], "states: ['a'] is a list; give a dict of StateHandlers by the names of the states"),
+    (None, "states: is None; give a dict of StateHandlers by the names of the states"),
+    ({"a": None}, "state 'a': is None; give a StateHandler"),
+    ({"a": {}}, "state 'a': {} is a dict; give a StateHandler"),
+    ({"a": to("a"), Plain.A: to("a")}, "states: <Plain.A: 1> is a Plain; give a text or a member of"),
+    (transition(after=5), "state 'a': transitions[0].after: 5 is an int; give a timedelta"),
+    (transition(when="x"), "state 'a': transitions[0].when: 'x' is a str; give a function that takes the object"),
+    (transition(to=Plain.A, when=is_big), "state 'a': transitions[0].to: <Plain.A: 1> is a Plain; give a text"),
+    (transition(to=[], when=is_big), "state 'a': transitions[0].to: [] is a list; give a text"),
+    (transition(when=is_big, reason=5), "state 'a': transitions[0].reason: 5 is an int; give a text"),
+    (handler(timeout="5s"), "state 'a': timeout: '5s' is a str; give a timedelta"),
+    (handler(transitions=Transition[Widget](to="a", when=is_big)), "state 'a': transitions: Transition(to='a', "),
+    (handler(transitions="abc"), "state 'a': transitions: 'abc' is a str; give a list of them"),
+    (handler(transitions=["a"]), "state 'a': transitions[0]: 'a' is a str; give a Transition"),
+    (handler(conditions=None), "state 'a': conditions: is None; give a list of them"),
+    (handler(conditions=["Ready"]), "state 'a': conditions[0]: 'Ready' is a str; give a StateCondition"),
+    (handler(event="Started"), "state 'a': event: 'Started' is a str; give a StateEvent"),
+    (handler(enter=5), "state 'a': enter: 5 is an int; give a function that takes the object"),
+    (
+        handler(reconcile=5),
+        "state 'a': reconcile: 5 is an int; give a function that takes the object, or an object with a method",
+    ),
+    (condition(status=True), "state 'a': conditions[0].status: True is none of 'True', 'False', 'Unknown'"),
+    (condition(type=[]), "state 'a': conditions[0].type: [] is a list; give a text"),
+    (condition(reason=5), "state 'a': conditions[0].reason: 5 is an int; give a text"),
+    (condition(message=5), "state 'a': conditions[0].message: 5 is an int; give a text"),
+    (event(type="Bad"), "state 'a': event.type: 'Bad' is none of 'Normal', 'Warning'"),
+    (event(message=None), "state 'a': event.message: is None; give a text"),
+    (
+        {"a": to("a"), "x" * 5000: None},
+        f"state '{'x' * 100}…': is None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("states", "fault"), WRONG_TYPES)
+def test_a_value_of_the_wrong_type_is_named_by_state_and_field(states: object, fault: str) -> None:
+    with pytest.raises(InvalidStateMachineError) as raised:
+        StateMachine(Widget, client(), "a", cast("States[Widget]", states))
+    (text,) = raised.value.faults
+    assert text.startswith(fault)
+    assert len(text) < 400
+
+
+def test_options_of_the_wrong_type_are_named_too() -> None:
+    machine = cast("Callable[..., StateMachine[Widget]]", StateMachine)
+    with pytest.raises(InvalidStateMachineError) as raised:
+        machine(Widget, client(), Plain.A, ONE, max_history="a", finalizer=5, deletion_state=Plain.A)
+    assert raised.value.faults == (
+        "initial: <Plain.A: 1> is a Plain; give a text or a member of a StrEnum",
+        "deletion_state: <Plain.A: 1> is a Plain; give a text or a member of a StrEnum",
+        "max_history: 'a' is a str; give a whole number",
+        "finalizer: 5 is an int; give a text of the form domain/name",
+    )
+
+
+def test_a_result_wants_a_timedelta() -> None:
+    result = cast("Callable[..., Result]", Result)
+    with pytest.raises(TypeError, match="requeue_after: 5 is of type int; give a timedelta"):
+        result(requeue_after=5)
+
+
 def test_all_faults_come_in_one_error() -> None:
     with pytest.raises(InvalidStateMachineError) as raised:
         StateMachine(Widget, client(), "b", {"a": to("c")}, max_history=0, finalizer="x", deletion_state="d")
     fields = [fault.split(":")[0] for fault in raised.value.faults]
-    assert fields == ["initial", "state 'a'", "max_history", "finalizer", "deletion_state"]
+    assert fields == ["initial", "state 'a'", "deletion_state", "max_history", "finalizer"]
     assert isinstance(raised.value, ValueError)
 
 
