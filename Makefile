@@ -1,6 +1,9 @@
 # Everything a developer types. `make demo` and `make test` need Python 3.11 with pip and nothing else;
 # `make e2e` also needs Go (or KUBEBUILDER_ASSETS).
 
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+
 PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin

@@ -23,8 +23,8 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import ConfigMap
-from tests.support.loopback import config as config_of
 
+from loopback import config as config_of
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, LeanTransport, Transport
 from opsdk.errors import ConfigurationError, ForbiddenError, OpsdkError
 from opsdk.manager import Manager, ManagerOptions
