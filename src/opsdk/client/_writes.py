@@ -57,7 +57,16 @@ def document_of(raw: bytes, what: str) -> dict[str, Json]:
     return dict(document)
 
 
+def _check_patch(patch: object) -> None:
+    if not isinstance(patch, MergePatch | StrategicMergePatch | JsonPatch):
+        raise TypeError(
+            f"a bare {type(patch).__name__} does not say which kind of patch it is; wrap it: MergePatch({{...}}), "
+            "JsonPatch([...]) or StrategicMergePatch({...})"
+        )
+
+
 def _encoded(patch: Patch) -> tuple[str, bytes]:
+    _check_patch(patch)
     match patch:
         case MergePatch(body):
             return "application/merge-patch+json", msgspec.json.encode(body)

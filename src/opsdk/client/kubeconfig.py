@@ -183,9 +183,13 @@ class ClientConfig:
             context: The context to use; None: the current one.
 
         Raises:
-            ConfigurationError: None of them exists, or one is wrong; the text names the file and the field.
+            ConfigurationError: None of them exists, or one is wrong or a directory; the text names the file and the
+                field.
         """
         paths = [Path(file).expanduser() for file in files]
+        for path in paths:
+            if path.is_dir():
+                raise ConfigurationError(f"kubeconfig: {path} is a directory; name the file in it")
         found = [_read(path) for path in paths if path.is_file()]
         names = ", ".join(map(str, paths))
         if not found:

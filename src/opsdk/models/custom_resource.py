@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, TypeGuard, Unpack, final
 
 from lightkube.core.resource import ApiInfo, ResourceDef
@@ -127,7 +127,16 @@ class CustomResource(Model, Generic[SpecT, StatusT]):
         abstract: bool = False,
         **kwargs: Unpack[ConfigDict],
     ) -> None:
-        super().__init_subclass__(**kwargs)
+        try:
+            super().__init_subclass__(**kwargs)
+        except TypeError as error:
+            if not kwargs:
+                raise
+            # Pydantic has taken its own by now, and another base would have taken what it knows.
+            known = ", ".join([*(field.name for field in fields(Definition)), "abstract"])
+            raise ResourceDefinitionError(
+                f"{cls.__qualname__}: unknown keyword {', '.join(kwargs)}; known are: {known}, and pydantic's own"
+            ) from error
         before = cls._opsdk_definition
         if kind is not None and kind != before.kind:  # another kind: the names are not its own
             before = replace(before, plural=None, singular=None, short_names=())
@@ -206,10 +215,10 @@ def _completed(cls: type[BaseModel], given: Definition) -> Definition:
 
 
 def _fill_defaults(cls: type[BaseModel], definition: Definition) -> None:
-    fields = cls.model_fields
-    fields["apiVersion"].default = f"{definition.group}/{definition.version}"
-    fields["kind"].default = definition.kind
-    status = fields["status"]
+    members = cls.model_fields
+    members["apiVersion"].default = f"{definition.group}/{definition.version}"
+    members["kind"].default = definition.kind
+    status = members["status"]
     model = status.annotation
     if status.default_factory is _none or status.is_required():
         if not (inspect.isclass(model) and issubclass(model, BaseModel)):

@@ -96,9 +96,18 @@ def resource_of(kind: type[T]) -> ResourceInfo:
     `_api_info`.
 
     Raises:
-        ResourceDefinitionError: The class does not say, or stands for a subresource.
+        ResourceDefinitionError: The class does not say, or stands for a subresource; or it is no class.
     """
+    _check_class(kind)
     return _resource_of(kind)
+
+
+def _check_class(kind: object) -> None:
+    if not isinstance(kind, type):
+        raise ResourceDefinitionError(
+            f"a kind is named by its class, such as ConfigMap of lightkube.resources.core_v1 or your CustomResource; "
+            f"{kind!r:.80} is a {type(kind).__name__}"
+        )
 
 
 @lru_cache(maxsize=4096)

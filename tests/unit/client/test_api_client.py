@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -31,6 +31,7 @@ from opsdk.errors import (
     LeadershipLostError,
     NotFoundError,
     ObjectError,
+    ResourceDefinitionError,
 )
 from opsdk.models import CustomResource, Model, metadata_of, view_of
 from opsdk.protocols import Added, Bookmark, Client, Deleted, KubeObject, Modified, ObjectList, Undecodable
@@ -215,6 +216,16 @@ async def test_an_object_without_a_name_can_only_be_created_with_generate_name()
     created = await client.create(a_widget(None, generate_name="w-"))
     assert created.metadata.name == "w"
     assert script.line == "POST /apis/demo.example.com/v1/namespaces/n/widgets"
+
+
+async def test_b6_a_bare_patch_or_the_name_of_a_kind_is_refused_with_the_way_out() -> None:
+    client, bare, kind = ApiClient(script := Script()), cast("Any", {"spec": {}}), cast("Any", "Widget")
+    for verbs in (client, client.status):
+        with pytest.raises(TypeError, match=r"a bare dict .* wrap it: MergePatch\(\{...\}\), JsonPatch"):
+            await verbs.patch(Widget, "w", bare, namespace="n")
+    with pytest.raises(ResourceDefinitionError, match=r"named by its class.*'Widget' is a str"):
+        await client.get(kind, "w", namespace="n")
+    assert script.requests == []
 
 
 # Reads

@@ -209,6 +209,11 @@ def test_files_that_do_not_exist_are_named(tmp_path: Path) -> None:
         ClientConfig.from_env(environ={"KUBECONFIG": str(tmp_path / "none")})
 
 
+def test_b8_a_directory_is_told_from_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=f"kubeconfig: {tmp_path} is a directory; name the file in it"):
+        ClientConfig.from_env(environ={"KUBECONFIG": str(tmp_path)})
+
+
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match="cannot be read"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import new_class
-from typing import Annotated, Generic
+from typing import Annotated, Any, ClassVar, Generic
 
 import pytest
 from lightkube.core.resource import ApiInfo
@@ -197,6 +197,25 @@ def test_a_name_that_the_api_server_would_refuse_is_refused_when_the_class_is_ma
 def test_one_text_for_a_list_of_names_is_refused() -> None:
     with pytest.raises(ResourceDefinitionError, match=r"Gizmo: short_names is a list"):
         define("Gizmo", CustomResource[WidgetSpec], group=GROUP, version="v1", short_names="gz")
+
+
+def test_b6_a_keyword_that_nobody_knows_is_named_with_those_that_are() -> None:
+    keywords: dict[str, Any] = {"group": "demo.example.com", "version": "v1", "shortnames": ["a"]}
+    with pytest.raises(ResourceDefinitionError, match=r"unknown keyword shortnames; known are: group, .*short_names, "):
+        new_class("Other", (CustomResource[Model, Model],), keywords)
+
+
+def test_b6_a_keyword_of_another_base_goes_there() -> None:
+    class Labelled:
+        label: ClassVar[str]
+
+        def __init_subclass__(cls, *, label: str, **kwargs: Any) -> None:
+            super().__init_subclass__(**kwargs)
+            cls.label = label
+
+    keywords: dict[str, Any] = {"group": "demo.example.com", "version": "v1", "label": "x"}
+    made = new_class("Other", (CustomResource[Model, Model], Labelled), keywords)
+    assert vars(made)["label"] == "x"
 
 
 def test_a_status_that_cannot_be_empty_is_refused_when_the_class_is_made() -> None:

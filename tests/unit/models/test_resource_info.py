@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from lightkube.core.resource import ApiInfo, GlobalResource, ResourceDef
 from lightkube.generic_resource import (
@@ -110,3 +112,11 @@ def test_a_resource_shows_itself_as_kubectl_would() -> None:
     assert str(resource_of(Deployment)) == "Deployment.v1.apps"
     assert str(resource_of(Pod)) == "Pod.v1"
     assert ResourceInfo(group="", version="v1", kind="Pod", plural="pods", scope="Namespaced").namespaced
+
+
+@pytest.mark.parametrize(
+    ("given", "what"), [("Cache", "'Cache' is a str"), ([], r"\[\] is a list"), (None, "NoneType")]
+)
+def test_b6_what_is_no_class_is_refused_with_an_example(given: Any, what: str) -> None:
+    with pytest.raises(ResourceDefinitionError, match=f"a kind is named by its class.*{what}"):
+        resource_of(given)
