@@ -40,6 +40,7 @@ from opsdk.models import (
     ListMap,
     ListSet,
     Model,
+    Nullable,
     Quantity,
     Time,
 )
@@ -194,6 +195,15 @@ CASES: Sequence[Case] = (
         taken=["abcd", "xy"],
         refused=["xyz"],
     ),
+    Case(
+        name="nullable enum",
+        type=Annotated[Color | None, Nullable()],
+        taken=["red", None],
+        refused=["green", "", "redder", "blue or red"],
+    ),
+    Case(name="nullable enum of numbers", type=Annotated[Level | None, Nullable()], taken=[1, None], refused=[3]),
+    Case(name="nullable true", type=Annotated[Literal[True] | None, Nullable()], taken=[True, None], refused=[False]),
+    Case(name="list of nullable choices", type=list[Color | None], taken=[["red", None]], refused=[["green"]]),
     # int or string
     Case(name="int or string", type=IntOrString, taken=[80, "http"], refused=[1.5, [80], {}]),
     Case(
@@ -204,7 +214,7 @@ CASES: Sequence[Case] = (
     ),
     Case(name="int or one text", type=int | Literal["auto"], taken=[3, "auto"], refused=["manual", "autos", 1.5]),
     Case(name="one number or one text", type=Literal[0, "auto"], taken=[0, "auto"], refused=[1, "manual"]),
-    Case(name="some numbers or text", type=Literal[0, 1] | str, taken=[0, 1, "x"], refused=[2], cel=True),
+    Case(name="some numbers or text", type=Literal[0, 1] | str, taken=[0, 1, "x"], refused=[2]),
     # texts that mean something
     Case(
         name="quantity",

@@ -230,5 +230,5 @@ def with_wrong_values(draw: st.DrawFn, document: Any) -> Any:
         items = [*cast("Sequence[Any]", document)]
         index = draw(st.integers(0, len(items) - 1))
         return [*items[:index], draw(with_wrong_values(items[index])), *items[index + 1 :]]
-    wrong = [value for value in WRONG if not (isinstance(document, str) and isinstance(value, list))]
+    wrong = [value for value in WRONG if not (isinstance(document, str | None) and isinstance(value, list))]
     return draw(st.sampled_from(wrong))  # a list passes for a text with a format: see NOT_EXPRESSIBLE

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from typing import Final
 
 from opsdk.models._struct_schema import Schema
 
-__all__ = ["RULES", "cel_literal", "cel_name", "guarded", "keys_rule", "one_of", "uses_old_self", "with_rules"]
+__all__ = ["RULES", "cel_literal", "cel_name", "guarded", "keys_rule", "uses_old_self", "with_rules"]
 
 RULES: Final = "x-kubernetes-validations"
 
@@ -44,12 +43,6 @@ def with_rules(schema: Schema, *rules: Schema) -> None:
 def guarded(rule: Schema, condition: str) -> Schema:
     """The rule, asked only where `condition` does not hold."""
     return {**rule, "rule": f"{condition} || ({rule['rule']})"}
-
-
-def one_of(values: Sequence[object]) -> Schema:
-    """The rule that a value is one of these."""
-    literals = ", ".join(cel_literal(value) for value in values)
-    return {"rule": f"self in [{literals}]", "message": f"must be one of {', '.join(map(str, values))}"}
 
 
 def keys_rule(test: str, message: str) -> Schema:

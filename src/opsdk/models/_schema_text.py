@@ -10,12 +10,13 @@ from opsdk.models._struct_schema import Schema
 
 __all__ = ["DECIMAL_PATTERN", "format_keywords", "pattern_fault"]
 
-DECIMAL_PATTERN: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+DECIMAL_PATTERN: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,17})?$"
 
-_ISO_PARTS: Final = r"[0-9]+(\.[0-9]+)?"
-_UUID_OF: Final = r"^[0-9a-fA-F]{{8}}-[0-9a-fA-F]{{4}}-{0}[0-9a-fA-F]{{3}}-[0-9a-fA-F]{{4}}-[0-9a-fA-F]{{12}}$"
+_ISO_TIME: Final = r"([0-9]+[HM])*([0-9]+(\.[0-9]+)?S)?"
+_UUID_OF: Final = r"^[0-9a-fA-F]{{8}}-[0-9a-fA-F]{{4}}-{0}[0-9a-fA-F]{{3}}-[89abAB][0-9a-fA-F]{{3}}-[0-9a-fA-F]{{12}}$"
 _CIDR: Final[Schema] = {"format": "cidr"}
-_NO_LEADING_ZEROS: Final = r"^(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}$"
+_OCTET: Final = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_NO_LEADING_ZEROS: Final = rf"^{_OCTET}(\.{_OCTET}){{3}}$"
 
 _SAME: Final = {
     "byte", "cidr", "date", "date-time", "double", "email", "float", "hostname", "int32", "int64", "ipv6", "mac",
@@ -28,7 +29,9 @@ _TRANSLATED: Final[Mapping[str, Schema]] = {
     "base64url": {"pattern": r"^([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2}==|[A-Za-z0-9_-]{3}=)?$"},
     # the server's own `duration` is Go's
     "duration": {
-        "pattern": rf"^[-+]?P(({_ISO_PARTS}[YMWD])+(T({_ISO_PARTS}[HMS])*)?|T({_ISO_PARTS}[HMS])+)$",
+        "pattern": (
+            rf"^[-+]?P(([0-9]+[YMWD])+(T{_ISO_TIME})?|T([0-9]+[HM])+([0-9]+(\.[0-9]+)?S)?|T[0-9]+(\.[0-9]+)?S)$"
+        ),
     },
     # the server takes leading zeros for decimal numbers, Python refuses them
     "ipv4": {"format": "ipv4", "pattern": _NO_LEADING_ZEROS},

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from opsdk.models._schema_rules import RULES, cel_literal, cel_name, guarded, one_of, with_rules
+from opsdk.models._schema_rules import RULES, cel_literal, cel_name, guarded, with_rules
 from opsdk.models._struct_schema import Schema
 
-__all__ = ["Variant", "alternatives", "int_or_string", "merge_variants"]
+__all__ = ["Variant", "alternatives", "int_or_string", "limits_of_enum", "merge_variants"]
 
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
+_EITHER: Final = [{"type": "integer"}, {"type": "string"}]
+"""May stand at an int-or-string, without meaning more than that."""
 _NOT_NESTED: Final = {"type", "default", "title", "description", "nullable", RULES}
 """Keywords that must not stand inside anyOf."""
 
@@ -54,15 +56,23 @@ def int_or_string(given: Sequence[Schema]) -> Schema:
     if "enum" in number and "enum" in text:
         out["enum"] = [*number["enum"], *text["enum"]]
     elif "enum" in text:
-        out["pattern"] = f"^({'|'.join(_escaped(str(value)) for value in text['enum'])})$"
-    elif "enum" in number:
-        rule = one_of(number["enum"])
-        with_rules(out, guarded(rule, "type(self) != int"))
-    if "anyOf" in text:
-        out["allOf"] = [{"anyOf": [{"type": "integer"}, {"type": "string"}]}, {"anyOf": text["anyOf"]}]
+        out |= limits_of_enum(text["enum"])
+    choices = [limits_of_enum(number["enum"])["anyOf"]] if "enum" in number and "enum" not in out else []
+    choices += [each["anyOf"] for each in (number, text) if "anyOf" in each]
+    if choices:
+        out["allOf"] = [{"anyOf": _EITHER}, *({"anyOf": choice} for choice in choices)]
     elif "pattern" in out:
-        out["anyOf"] = [{"type": "integer"}, {"type": "string"}]
+        out["anyOf"] = _EITHER
     return out
+
+
+def limits_of_enum(values: Sequence[object]) -> Schema:
+    """What an enum of texts or of whole numbers says, in keywords that leave values of other types alone, and null."""
+    if all(isinstance(value, str) for value in values):
+        return {"pattern": f"^({'|'.join(_escaped(str(value)) for value in values)})$"}
+    if any(isinstance(value, bool) for value in values):  # both would be no limit
+        return {"not": {"enum": [each for each in (True, False) if each not in values]}} if len(values) == 1 else {}
+    return {"anyOf": [{"minimum": value, "maximum": value} for value in values]}
 
 
 def _escaped(text: str) -> str:

@@ -29,9 +29,9 @@ from pydantic_core import (
 
 from opsdk.errors import CrdSchemaError
 from opsdk.models._schema_defaults import OWN_DEFAULT, shorten
-from opsdk.models._schema_rules import RULES, cel_literal, cel_name, keys_rule, one_of, uses_old_self, with_rules
+from opsdk.models._schema_rules import RULES, cel_literal, cel_name, keys_rule, uses_old_self, with_rules
 from opsdk.models._schema_text import DECIMAL_PATTERN, format_keywords, pattern_fault
-from opsdk.models._schema_unions import Variant, alternatives, int_or_string, merge_variants
+from opsdk.models._schema_unions import Variant, alternatives, int_or_string, limits_of_enum, merge_variants
 from opsdk.models._struct_schema import Schema
 from opsdk.models.markers import IMMUTABLE
 
@@ -65,8 +65,7 @@ class _Generator(GenerateJsonSchema):
         return super().datetime_schema(schema)
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        out = super().default_schema(schema)
-        out.pop("default", None)  # pydantic's own does not ask the field how it is written
+        out = {**self.generate_inner(schema["schema"])}  # pydantic's own does not ask the field how it is written
         value: object = None
         factory = schema.get("default_factory")
         if "default" in schema:
@@ -484,8 +483,12 @@ class _Walk:
             with_rules(out, {"rule": "self == oldSelf", "message": "cannot be changed"})
         self._check_rules(out, at)
         if out.get("nullable") and "enum" in out:
-            # The server never finds null in an enum, whatever the enum says; a rule is not asked about null.
-            with_rules(out, one_of([value for value in out.pop("enum") if value is not None]))
+            # The server never finds null in an enum, whatever the enum says; it asks other keywords only about values.
+            values: list[object] = [value for value in out.pop("enum") if value is not None]
+            limits = limits_of_enum(values)
+            if limits.keys() & out.keys():
+                limits = {"allOf": [*out.get("allOf", ()), limits]}
+            out |= limits
         return out
 
     @staticmethod

@@ -279,3 +279,29 @@ def test_yaml_is_the_manifests_one_document_for_each_kind() -> None:
     assert list(yaml.safe_load_all(text)) == [crd_manifest(Role), crd_manifest(Widget, OldWidget)]
     assert text == crd_yaml(OldWidget, Role, Widget)
     assert "description: |-\n" in text
+
+
+@pytest.mark.parametrize(
+    ("keywords", "told"),
+    [
+        (
+            {"print_columns": [PrintColumn(name="X", json_path=".spec.teir")]},
+            r"print column X: \.spec\.teir leads nowhere",
+        ),
+        ({"print_columns": [PrintColumn(name="X", json_path=".status.stateHistory.to")]}, None),
+        ({"print_columns": [PrintColumn(name="X", json_path=".metadata.labels.anything")]}, None),
+        ({"print_columns": [PrintColumn(name="X", json_path="spec")]}, "leads nowhere"),
+        ({"selectable_fields": [".spec.teir"]}, r"selectable field: .* there is no \.spec\.teir"),
+        ({"scale": Scale(spec_replicas=".spec.count")}, r"scale: .* there is no \.spec\.count"),
+        ({"scale": Scale(label_selector=".status.sel")}, r"there is no \.status\.sel"),
+    ],
+)
+def test_paths_that_lead_nowhere_are_refused(keywords: dict[str, Any], told: str | None) -> None:
+    class Pathed(CustomResource[WidgetSpec, WidgetStatus], group=GROUP, version="v1", **keywords):
+        pass
+
+    if told is None:
+        crd(Pathed)
+    else:
+        with pytest.raises(CrdSchemaError, match=f"Pathed: .*{told}"):
+            crd_manifest(Pathed)

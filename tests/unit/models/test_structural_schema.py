@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from typing import Annotated, Any, Literal, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from lightkube.models.apiextensions_v1 import CustomResourceValidation
 from lightkube.models.core_v1 import EmptyDirVolumeSource, PodTemplateSpec, ResourceRequirements, ServicePort
 from lightkube.models.meta_v1 import LabelSelector
-from pydantic import Field, RootModel, StringConstraints, WithJsonSchema, create_model
+from pydantic import (
+    AnyUrl,
+    Field,
+    IPvAnyAddress,
+    NaiveDatetime,
+    RootModel,
+    SecretStr,
+    StringConstraints,
+    WithJsonSchema,
+    create_model,
+)
 
 from opsdk.errors import CrdSchemaError
 from opsdk.models import (
     Cel,
     Conditions,
+    Duration,
     EmbeddedResource,
+    Immutable,
     IntOrString,
     K8s,
     ListAtomic,
@@ -30,12 +42,15 @@ from opsdk.models import (
     Model,
     Nullable,
     PreserveUnknown,
+    Quantity,
     Time,
 )
 from opsdk.models._schema_text import DECIMAL_PATTERN
 from opsdk.models._struct_schema import QUANTITY_PATTERN
 from opsdk.models._structural import structural_schema
 
+OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+IPV4_PATTERN = rf"^{OCTET}(\.{OCTET}){{3}}$"
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 
 
@@ -90,6 +105,22 @@ class Disk(Model):
     type: Literal["disk", "nfs"]
     path: str
     region: str = "us"
+
+
+class Large(Model, rules=[Cel('self.bucket != "x"', message="not x")]):
+    type: Literal["large"]
+    bucket: Annotated[str, Field(max_length=5)]
+    region: str = "eu"
+
+
+class Keyless(Model):
+    tags: list[str]
+
+
+class Needs(Model):
+    tags: list[str]
+    more: list[str] = ["x"]  # noqa: RUF012 - pydantic copies it
+    kept: list[str] = []  # noqa: RUF012 - pydantic copies it
 
 
 class Clash(Model):
@@ -160,7 +191,66 @@ PART = {
         (IntOrString | None, None, {"x-kubernetes-int-or-string": True}),
         (int | float, ..., {"type": "number"}),
         (Decimal, Decimal("1.5"), {"type": "string", "default": "1.5", "pattern": DECIMAL_PATTERN}),
+        (
+            Annotated[int, Field(ge=1)] | Annotated[str, Field(max_length=5)],
+            ...,
+            {"x-kubernetes-int-or-string": True, "minimum": 1, "maxLength": 5},
+        ),
+        (
+            int | Literal["auto", "a.b"],
+            "auto",
+            {
+                "x-kubernetes-int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": r"^(auto|a\.b)$",
+                "default": "auto",
+            },
+        ),
+        (Literal[0, "auto"], ..., {"x-kubernetes-int-or-string": True, "enum": [0, "auto"]}),
+        (
+            Literal[0, 1] | str,
+            ...,
+            {
+                "x-kubernetes-int-or-string": True,
+                "allOf": [
+                    {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+                    {"anyOf": [{"minimum": 0, "maximum": 0}, {"minimum": 1, "maximum": 1}]},
+                ],
+            },
+        ),
+        (
+            Annotated[str, Field(pattern="^a")] | Annotated[str, Field(max_length=2)],
+            ...,
+            {"type": "string", "anyOf": [{"pattern": "^a"}, {"maxLength": 2}]},
+        ),
+        (Color | str, ..., {"type": "string"}),
+        (
+            Quantity,
+            "1Gi",
+            {
+                "x-kubernetes-int-or-string": True,
+                "anyOf": [{"type": "integer"}, {"type": "string"}],
+                "pattern": QUANTITY_PATTERN,
+                "default": "1Gi",
+            },
+        ),
         # formats
+        (
+            IPvAnyAddress,
+            ...,
+            {"type": "string", "anyOf": [{"format": "ipv4", "pattern": IPV4_PATTERN}, {"format": "ipv6"}]},
+        ),
+        (AnyUrl, ..., {"type": "string", "format": "uri", "minLength": 1, "pattern": "^[A-Za-z][A-Za-z0-9+.-]*:"}),
+        (
+            Annotated[str, Field(pattern="^h", json_schema_extra={"format": "uri"})],
+            ...,
+            {
+                "type": "string",
+                "format": "uri",
+                "pattern": "^h",
+                "allOf": [{"pattern": "^[A-Za-z][A-Za-z0-9+.-]*:"}],
+            },
+        ),
         (datetime, ..., {"type": "string", "format": "date-time"}),
         (Time | None, None, {"type": "string", "format": "date-time"}),
         (MicroTime, ..., {"type": "string", "format": "date-time"}),
@@ -210,6 +300,31 @@ PART = {
                 ],
             },
         ),
+        (
+            dict[Color, int],
+            ...,
+            {
+                "type": "object",
+                "additionalProperties": INTEGER,
+                "maxProperties": 2,
+                "x-kubernetes-validations": [
+                    {"rule": 'self.all(key, key in ["red", "blue"])', "message": "keys must be among red, blue"}
+                ],
+            },
+        ),
+        (
+            dict[Annotated[str, StringConstraints(min_length=1, max_length=5)], int],
+            ...,
+            {
+                "type": "object",
+                "additionalProperties": INTEGER,
+                "x-kubernetes-validations": [
+                    {"rule": "self.all(key, key.size() >= 1)", "message": "keys have at least 1 characters"},
+                    {"rule": "self.all(key, key.size() <= 5)", "message": "keys have at most 5 characters"},
+                ],
+            },
+        ),
+        (list[int | None], ..., {"type": "array", "items": {**INTEGER, "nullable": True}}),
         # nested models
         (Part, ..., PART),
         (Part | None, None, PART),
@@ -267,13 +382,7 @@ PART = {
         (
             Annotated[Color | None, Nullable()],
             None,
-            {
-                "type": "string",
-                "nullable": True,
-                "x-kubernetes-validations": [
-                    {"rule": 'self in ["red", "blue"]', "message": "must be one of red, blue"}
-                ],
-            },
+            {"type": "string", "nullable": True, "pattern": "^(red|blue)$"},
         ),
         # lightkube's structs
         (
@@ -383,12 +492,113 @@ def test_variants_of_a_discriminated_union_become_one_object_with_rules() -> Non
         (Annotated[list[Part], ListMap("title")], "'title' is no field"),
         (Annotated[list[Limits], ListMap("note")], "'note' must be required"),
         (Annotated[list[Part], ListSet()], "ListMap"),
+        (SecretStr, "Secret"),
+        (NaiveDatetime, "use Time"),
+        (dict[str, int | None], "leave the key out"),
+        (list[Annotated[int, Cel("self >= oldSelf")]], "ListMap"),
+        (list[Annotated[int, Immutable()]], "ListMap"),
+        (Annotated[list[Keyless], ListMap("tags")], "text, number or boolean"),
+        (Annotated[list[str | None], ListSet()], "cannot be null"),
     ],
 )
 def test_what_has_no_structural_schema_is_refused_with_field_and_way_out(annotation: Any, way_out: str) -> None:
     with pytest.raises(CrdSchemaError, match=way_out) as caught:
         field(annotation)
-    assert str(caught.value).startswith(("Holder: value", "Part: value", "Limits: value"))
+    assert str(caught.value).startswith(("Holder: value", "Part: value", "Limits: value", "Keyless: value"))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "told"),
+    [
+        (int | None, 3, "its default is 3: None is not sent"),
+        (Annotated[str, Field(min_length=1)], "", "its default does not fit it"),
+        (int, "many", "its default does not fit it"),
+        (Color, "green", "its default does not fit it"),
+    ],
+)
+def test_a_default_that_could_not_stand_is_refused(annotation: Any, default: Any, told: str) -> None:
+    with pytest.raises(CrdSchemaError, match=told):
+        field(annotation, default)
+
+
+def test_a_default_is_written_as_its_field_is() -> None:
+    assert field(Duration, timedelta(minutes=90))["default"] == "1h30m"
+    assert field(timedelta, timedelta(minutes=90))["default"] == "PT1H30M"
+    assert field(Time, datetime(2026, 1, 1, microsecond=5, tzinfo=UTC))["default"] == "2026-01-01T00:00:00Z"
+    assert field(K8s[ServicePort], ServicePort(port=80))["default"] == {"port": 80}
+    assert field(list[Limits], [Limits(), Limits(cpu_count=3)])["default"] == [{}, {"cpuCount": 3}]
+
+
+def test_a_factory_that_makes_another_value_each_time_gives_no_default() -> None:
+    assert "default" not in field(str, Field(default_factory=lambda: uuid4().hex))
+    assert "default" not in field(UUID, Field(default_factory=uuid4))
+    assert "default" not in field(Time, Field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    assert field(str, Field(default_factory=lambda: "x"))["default"] == "x"
+
+
+def test_an_empty_list_in_a_default_is_said_where_it_means_something() -> None:
+    assert field(Needs, Needs(tags=[], more=[]))["default"] == {"tags": [], "more": []}
+    assert field(Needs, Needs(tags=["a"], kept=[]))["default"] == {"tags": ["a"]}
+
+
+def test_immutable_fields_are_rules_of_their_own_and_of_what_they_are_in() -> None:
+    class Holder(Model):
+        always: Annotated[str, Immutable()]
+        defaulted: Annotated[int, Immutable()] = 1
+        optional: Annotated[str | None, Immutable()] = None
+        once: Annotated[str | None, Immutable(once_set=True)] = None
+
+    schema = structural_schema(Holder)
+    unchanged = [{"rule": "self == oldSelf", "message": "cannot be changed"}]
+    assert all(each["x-kubernetes-validations"] == unchanged for each in schema["properties"].values())
+    assert schema["x-kubernetes-validations"] == [
+        {"rule": "has(self.optional) == has(oldSelf.optional)", "message": "optional cannot be added or removed"},
+        {"rule": "!has(oldSelf.once) || has(self.once)", "message": "once cannot be removed"},
+    ]
+
+
+def test_an_optional_immutable_field_in_a_list_without_keys_is_refused() -> None:
+    class Item(Model):
+        zone: Annotated[str | None, Immutable()] = None
+
+    with pytest.raises(CrdSchemaError, match="in a list without keys"):
+        field(list[Item])
+
+
+def test_rules_of_a_model_stand_with_those_of_the_field_and_are_inherited() -> None:
+    class Base(Model, rules=[Cel("self.a > 0")]):
+        a: int = 1
+
+    class Derived(Base, rules=[Cel("self.b > 0"), Cel("self.a > 0")]):
+        b: int = 1
+
+    rules = field(Annotated[Derived, Cel("self.a < 9")])["x-kubernetes-validations"]
+    assert [rule["rule"] for rule in rules] == ["self.a > 0", "self.b > 0", "self.a < 9"]
+
+
+def test_a_text_about_old_self_is_no_transition_rule() -> None:
+    assert field(list[Annotated[str, Cel("self != 'oldSelf'")]])["items"]["type"] == "string"
+
+
+def test_limits_that_differ_between_variants_are_the_variants_own() -> None:
+    schema = field(Annotated[Bucket | Large, Field(discriminator="type")])
+    assert schema["properties"]["region"] == {"type": "string"}
+    assert schema["properties"]["bucket"] == {"type": "string"}
+    assert schema["anyOf"] == [
+        {"properties": {"type": {"enum": ["s3"]}}},
+        {"properties": {"type": {"enum": ["large"]}, "bucket": {"maxLength": 5}}},
+    ]
+    assert {"rule": 'self.type != "large" || (self.bucket != "x")', "message": "not x"} in schema[
+        "x-kubernetes-validations"
+    ]
+
+
+def test_keywords_stand_in_one_order_whatever_the_annotations_order() -> None:
+    one = field(Annotated[int, Field(ge=1, description="How many."), Cel("self != 3")], 5)
+    other = field(Annotated[int, Cel("self != 3"), Field(description="How many.", ge=1)], 5)
+    assert (
+        list(one) == list(other) == ["description", "type", "format", "default", "minimum", "x-kubernetes-validations"]
+    )
 
 
 def test_nothing_in_status_gets_a_default_from_the_server() -> None:
