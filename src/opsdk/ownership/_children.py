@@ -13,9 +13,10 @@ from typing import Generic, Protocol, TypeVar, final
 
 from opsdk.errors import ConflictError, NotFoundError, ObjectError
 from opsdk.models import ResourceInfo, request_of, view_of
+from opsdk.ownership._answers import answer_fault, children_fault
 from opsdk.ownership._marks import Marks
 from opsdk.ownership._pass import Pass, TypedPass
-from opsdk.ownership._wanted import Owner, wanted_children
+from opsdk.ownership._wanted import Owner, Wanted, wanted_children
 from opsdk.protocols import Client, KubeObject
 from opsdk.types import Preconditions, PropagationPolicy, Request
 
@@ -107,9 +108,25 @@ class TypedChildren(Generic[CR, Child]):
 
     def begin(self, cr: CR, owner: Owner, /) -> TypedPass[CR, Child]:
         """See `Children`."""
-        built = self.build(cr) if self.when is None or self.when(cr) else None
-        wanted = wanted_children(owner, self.kind, built, only_set=self.apply, elsewhere=self.finalizer is not None)
+        built, fault = self._built(cr)
+        if fault:
+            wanted: Wanted[Child] = Wanted(children={}, faults=(f"{self.info.kind}: {fault}",))
+        else:
+            elsewhere = self.finalizer is not None
+            wanted = wanted_children(owner, self.kind, built, only_set=self.apply, elsewhere=elsewhere)
         return TypedPass(self, cr, owner, wanted)
+
+    def _built(self, cr: CR) -> tuple[Sequence[Child] | None, str]:
+        """What `build` says, and why that cannot be used; empty: it can."""
+        if self.when is not None:
+            answer = self.when(cr)
+            if fault := answer_fault(self.when, answer, object, ""):
+                return None, f"when: {fault}"
+            if not answer:
+                return None, ""
+        built = self.build(cr)
+        fault = children_fault(self.build, built)
+        return (None, f"build: {fault}") if fault else (built, "")
 
     async def ready(self, cr: CR, owner: Owner, /) -> bool:
         """See `Children`."""
@@ -181,4 +198,9 @@ class TypedChildren(Generic[CR, Child]):
 
     def judge(self, child: Child) -> bool:
         """Whether a child that is there is ready."""
-        return view_of(child).deletionTimestamp is None and (self.is_ready is None or self.is_ready(child))
+        if view_of(child).deletionTimestamp is not None or self.is_ready is None:
+            return view_of(child).deletionTimestamp is None
+        answer = self.is_ready(child)
+        if fault := answer_fault(self.is_ready, answer, object, ""):
+            raise ObjectError(f"{self.info.kind}: ready: {fault}")
+        return answer

@@ -26,6 +26,7 @@ from opsdk.errors import (
     TerminalError,
 )
 from opsdk.models import ResourceInfo, codec_of, metadata_of, request_of, view_of
+from opsdk.ownership._answers import answer_fault
 from opsdk.ownership._apply import Application, application_of, apply_child
 from opsdk.ownership._intent import Parts
 from opsdk.ownership._spelling import equivalent
@@ -235,7 +236,7 @@ class TypedPass(Generic[CR, Child]):
         base = self._client.snapshot(existing)
         before, version = _document(base.typed), view_of(existing).resourceVersion
         parts = Parts(existing)
-        changed = self._identified(request, existing if update is None else update(self._cr, existing))
+        changed = self._identified(request, existing if update is None else self._updated(request, existing, update))
         after: JsonObject = _document(codec_of(self._kind).encode(changed))
         if changed is existing or view_of(changed).resourceVersion != version:
             after = parts.intended(before, after, changed)
@@ -250,6 +251,12 @@ class TypedPass(Generic[CR, Child]):
             becomes_ready=partial(self._children.judge, changed),
             run=partial(self._write, request, existing, partial(self._patch, base, before, after, changed, version)),
         )
+
+    def _updated(self, request: Request, existing: Child, update: Callable[[CR, Child], Child]) -> Child:
+        changed = update(self._cr, existing)
+        if fault := answer_fault(update, changed, self._kind, f"the {self.info.kind}"):
+            raise ObjectError(f"{self.info.kind} {request}: update: {fault}")
+        return changed
 
     def _identified(self, request: Request, changed: Child) -> Child:
         """What `update` returned, with the child's own name, our labels and our owner reference."""

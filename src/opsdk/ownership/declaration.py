@@ -9,6 +9,7 @@ from typing import Generic, TypeAlias, TypeVar, final
 from typing_extensions import override
 
 from opsdk.models import resource_of
+from opsdk.ownership._answers import PURE, function_name, is_async
 from opsdk.ownership._children import Binding, Children, TypedChildren
 from opsdk.protocols import KubeObject
 
@@ -66,6 +67,11 @@ class For(OwnedKind[CR], Generic[CR, Child]):
             are there are deleted.
         update: What an existing child is to look like: the child that was given, changed, or a new one, in which only
             what it says counts. Without it a child is created when it is missing, and never changed afterwards.
+            Mind that a part made from scratch removes nothing by leaving it out. After
+            `existing.spec.template = pod_template(cr)` the volumes of an earlier template stay, for ever, when the
+            new one has None there. To remove them change what was given in place
+            (`existing.spec.template.spec.volumes = None`), have the new part say `[]` (of a map of your own like
+            `data`: `{}`) instead of None, or use `apply=True` instead of `update`.
         ready: Whether a child is ready. Without it children are ready.
         finalizer: Keeps a deleted owner until these children are gone. Needed where Kubernetes allows no owner
             reference: children in another namespace, and cluster-scoped children of a namespaced owner. They are then
@@ -106,7 +112,13 @@ class For(OwnedKind[CR], Generic[CR, Child]):
         self._apply = apply
         self._force = force
         self._adopt = adopt
-        self._after = tuple(after)
+        # A single class is a fault, which is told with the others.
+        self._after: tuple[type[KubeObject], ...] = () if isinstance(after, type) else tuple(after)
+        self._after_fault = (
+            f"after is the class {after.__name__}; give a tuple: after=({after.__name__},)"
+            if isinstance(after, type)
+            else ""
+        )
         self._when = when
         self._recreate = recreate
 
@@ -132,7 +144,20 @@ class For(OwnedKind[CR], Generic[CR, Child]):
     @override
     def faults(self) -> tuple[str, ...]:
         """What is wrong with the declaration by itself."""
-        faults: list[str] = []
+        faults: list[str] = [self._after_fault] if self._after_fault else []
+        functions: dict[str, object] = {
+            "build": self._build,
+            "update": self._update,
+            "ready": self._ready,
+            "when": self._when,
+        }
+        for name, function in functions.items():
+            if function is None and name != "build":
+                continue
+            if not callable(function):
+                faults.append(f"{name} is {function_name(function)}, which is no function")
+            elif is_async(function):
+                faults.append(f"{name}: {function_name(function)} is async; {PURE}")
         if self._apply and self._update is not None:
             faults.append("has both `update` and apply=True; apply writes what `build` returns")
         if self._force and not self._apply:

@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, cast, final
 
 from lightkube.models.meta_v1 import Condition
 
@@ -99,7 +99,8 @@ class ResourceOwner(Generic[CR]):
             info = resource_of(kind)
         except ResourceDefinitionError as error:
             faults.append(f"{kind.__name__} (the owner): {error}")
-        faults.extend(_faults(info, owned))
+        undeclared = list(_undeclared(owned))
+        faults.extend(undeclared or _faults(info, owned))
         owner_set = name if name is not None or info is None else default_owner_set(info)
         if owner_set is not None and (fault := owner_set_fault(owner_set)):
             faults.append(f"name: {fault}")
@@ -447,6 +448,18 @@ def _order_faults(owned: Sequence[OwnedKind[CR]]) -> Iterator[str]:
         yield f"after: goes round in a circle: {' after '.join(_kind_name(owned[number].kind) for number in cycle)}"
 
 
+def _undeclared(owned: object) -> Iterator[str]:
+    """What is no declaration of a kind at all."""
+    if isinstance(owned, OwnedKind):
+        yield "owned: is one For; give a list of them"
+    elif not isinstance(owned, Sequence) or isinstance(owned, str):
+        yield f"owned: is of type {type(owned).__name__}; give a list of For(...)"
+    else:
+        for number, entry in enumerate(cast("Sequence[object]", owned)):
+            if not isinstance(entry, OwnedKind):
+                yield f"owned[{number}]: {entry!r:.100} is of type {type(entry).__name__}; give a For(...)"
+
+
 def _faults(owner: ResourceInfo | None, owned: Sequence[OwnedKind[CR]]) -> Iterator[str]:
     """What is wrong with a declaration, kind by kind."""
     seen: set[tuple[str, str]] = set()
@@ -461,7 +474,7 @@ def _faults(owner: ResourceInfo | None, owned: Sequence[OwnedKind[CR]]) -> Itera
         seen.add((info.group, info.kind))
         for fault in entry.faults:
             yield f"{info.kind}: {fault}"
-        if entry.finalizer is not None and not _FINALIZER.fullmatch(entry.finalizer):
+        if entry.finalizer is not None and not _FINALIZER.fullmatch(str(entry.finalizer)):
             yield f"{info.kind}: finalizer {entry.finalizer!r} is not of the form domain/name"
         if owner is not None and owner.namespaced and not info.namespaced and entry.finalizer is None:
             yield (

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import pytest
@@ -41,7 +41,7 @@ from opsdk.errors import (
     UndeclaredKindError,
 )
 from opsdk.models import CustomResource, MachineStatus, Model, metadata_of, view_of
-from opsdk.ownership import OWNER_SET_LABEL, OWNER_UID_LABEL, For, OwnedResources, ResourceOwner
+from opsdk.ownership import OWNER_SET_LABEL, OWNER_UID_LABEL, For, OwnedKind, OwnedResources, ResourceOwner
 from opsdk.protocols import Client, EventType, KubeObject
 from opsdk.statemachine import StateHandler, StateMachine
 from opsdk.testing import ApiServer
@@ -119,7 +119,7 @@ class Bench:
     tap: Tap
     events: Events = field(default_factory=Events)
 
-    def owner(self, *owned: For[Widget, ConfigMap], name: str | None = None) -> ResourceOwner[Widget]:
+    def owner(self, *owned: OwnedKind[Widget], name: str | None = None) -> ResourceOwner[Widget]:
         return ResourceOwner(Widget, self.client, owned, name=name, event_recorder=self.events)
 
     async def get(self) -> Widget:
@@ -259,6 +259,109 @@ class TestConstruction:
     async def test_the_client_and_the_names_are_in_reach(self, bench: Bench) -> None:
         owner = bench.owner(For(ConfigMap, build))
         assert (owner.client, owner.kind, owner.name, owner.kinds) == (bench.client, Widget, SET, (ConfigMap,))
+
+
+def untyped(function: object) -> Any:
+    """A function as a program without type checks may pass it."""
+    return function
+
+
+async def build_async(widget: Widget) -> list[ConfigMap]:
+    return build(widget)
+
+
+async def update_async(widget: Widget, existing: ConfigMap) -> ConfigMap:
+    return update(widget, existing)
+
+
+async def answer_async(*args: object) -> bool:
+    return not args
+
+
+class TestFunctionsOfTheWrongKind:
+    async def test_async_functions_and_no_functions_are_refused_at_construction(self, bench: Bench) -> None:
+        owned: OwnedResources[Widget] = [
+            For(
+                ConfigMap,
+                untyped(build_async),
+                update=untyped(update_async),
+                ready=untyped(answer_async),
+                when=untyped(5),
+            ),
+            For(Secret, untyped(None), after=untyped(ConfigMap)),
+        ]
+        with pytest.raises(InvalidOwnedResourcesError) as raised:
+            ResourceOwner(Widget, bench.client, owned)
+        pure = "functions of a For look at what they are given and do no I/O: write it with a plain def"
+        assert raised.value.faults == (
+            f"ConfigMap: build: build_async is async; {pure}",
+            f"ConfigMap: update: update_async is async; {pure}",
+            f"ConfigMap: ready: answer_async is async; {pure}",
+            "ConfigMap: when is 5, which is no function",
+            "Secret: after is the class ConfigMap; give a tuple: after=(ConfigMap,)",
+            "Secret: build is None, which is no function",
+        )
+
+    @pytest.mark.parametrize(
+        ("owned", "fault"),
+        [
+            (For(ConfigMap, build), "owned: is one For; give a list of them"),
+            (None, "owned: is of type NoneType; give a list of For"),
+            ([ConfigMap], "owned[0]: <class 'lightkube.resources.core_v1.ConfigMap'> is of type "),
+        ],
+    )
+    async def test_what_is_no_list_of_fors_is_refused(self, bench: Bench, owned: object, fault: str) -> None:
+        with pytest.raises(InvalidOwnedResourcesError) as raised:
+            ResourceOwner(Widget, bench.client, untyped(owned))
+        (text,) = raised.value.faults
+        assert text.startswith(fault)
+
+    async def test_a_build_that_returns_no_list_is_named(self, bench: Bench) -> None:
+        def build_one(widget: Widget) -> ConfigMap:
+            return build(widget)[0]
+
+        def build_widget(widget: Widget) -> Widget:
+            return widget
+
+        with pytest.raises(ObjectError) as raised:
+            await bench.one_pass(bench.owner(For(ConfigMap, untyped(build_one)), For(Secret, untyped(build_widget))))
+        assert bench.tap.writes == []
+        text = str(raised.value)
+        assert "ConfigMap: build: " in text
+        assert "build_one returned a ConfigMap; return a list of the children, or None" in text
+        assert "build_widget returned a Widget; return a list of the children, or None" in text
+
+    async def test_a_coroutine_that_a_plain_function_returns_is_named_and_closed(self, bench: Bench) -> None:
+        made: list[Any] = []
+
+        def sneaky(function: Any) -> Any:  # what was not seen at construction
+            def call(*args: object) -> object:
+                made.append(function(*args))
+                return made[-1]
+
+            return call
+
+        await bench.one_pass(bench.owner(For(ConfigMap, build)))
+        for entry, name in (
+            (For(ConfigMap, sneaky(build_async)), "build"),
+            (For(ConfigMap, build, when=sneaky(answer_async)), "when"),
+            (For(ConfigMap, build, update=sneaky(update_async)), "update"),
+            (For(ConfigMap, build, ready=sneaky(answer_async)), "ready"),
+        ):
+            with pytest.raises(ObjectError, match=rf"ConfigMap.*: {name}: .*call is async; functions of a For"):
+                await bench.one_pass(bench.owner(entry))
+            assert bench.tap.writes == []
+        assert len(made) == 4
+        assert [coroutine.cr_frame for coroutine in made] == [None] * 4  # closed, so nobody warns of them
+
+    async def test_an_update_that_forgets_to_return_is_named(self, bench: Bench) -> None:
+        def forgetful(widget: Widget, existing: ConfigMap) -> None:
+            update(widget, existing)
+
+        owner = bench.owner(For(ConfigMap, build, update=untyped(forgetful)))
+        await bench.one_pass(owner)
+        with pytest.raises(ObjectError, match="forgetful returned None; return the ConfigMap"):
+            await bench.one_pass(owner)
 
 
 class TestCreating:
@@ -518,6 +621,67 @@ def pod_template(labels: dict[str, str]) -> PodTemplateSpec:
             volumes=[Volume(name="tmp", emptyDir=EmptyDirVolumeSource(sizeLimit="1000M"))],
         ),
     )
+
+
+def without_volumes(widget: Widget, existing: Deployment) -> PodTemplateSpec:
+    """A template made from scratch; text "tls" has volumes, others leave them out."""
+    template = pod_template({"app": view_of(existing).name or ""})
+    assert template.spec is not None
+    if widget.spec.text != "tls":
+        template.spec.volumes = None
+    return template
+
+
+class TestRemovingAField:
+    """What the guide says of a field that an earlier build had and that is to go."""
+
+    @staticmethod
+    def build_with_volumes(widget: Widget) -> list[Deployment]:
+        return [deployment("web", {"app": "web"})] if widget.spec.text else []
+
+    async def volumes(self, bench: Bench) -> object:
+        web = await bench.others.get(Deployment, "web", namespace="default")
+        assert web.spec is not None
+        assert web.spec.template.spec is not None
+        return web.spec.template.spec.volumes or []
+
+    @pytest.mark.parametrize("way", ["left out", "in place", "empty list"])
+    async def test_an_update_removes_in_place_and_by_an_empty_list_and_not_by_leaving_out(
+        self, bench: Bench, way: str
+    ) -> None:
+        def update_deployment(widget: Widget, existing: Deployment) -> Deployment:
+            assert existing.spec is not None
+            template = existing.spec.template if way == "in place" else without_volumes(widget, existing)
+            assert template.spec is not None
+            if widget.spec.text != "tls":
+                template.spec.volumes = [] if way == "empty list" else None
+            existing.spec.template = template
+            return existing
+
+        owner = bench.owner(For(Deployment, self.build_with_volumes, update=update_deployment))
+        await bench.change(text="tls")
+        await bench.one_pass(owner)
+        assert await self.volumes(bench) != []
+        await bench.change(text="plain")
+        await bench.one_pass(owner)
+        assert (await self.volumes(bench) != []) == (way == "left out")
+        await bench.one_pass(owner)
+        assert bench.tap.writes == []
+
+    async def test_an_apply_removes_by_leaving_out(self, bench: Bench) -> None:
+        def build_applied(widget: Widget) -> list[Deployment]:
+            (web,) = self.build_with_volumes(widget)
+            assert web.spec is not None
+            web.spec.template = without_volumes(widget, web)
+            return [web]
+
+        owner = bench.owner(For(Deployment, build_applied, apply=True))
+        await bench.change(text="tls")
+        await bench.one_pass(owner)
+        assert await self.volumes(bench) != []
+        await bench.change(text="plain")
+        await bench.one_pass(owner)
+        assert await self.volumes(bench) == []
 
 
 def deployment(name: str, labels: dict[str, str]) -> Deployment:
