@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from conformance.harness import (
@@ -571,6 +573,106 @@ async def test_a_value_of_another_type_is_refused_for_built_in_kinds(api: Api) -
     field = "Container.spec.template.spec.containers.image"
     fault = f"json: cannot unmarshal object into Go struct field {field} of type string"
     assert answer.message == f'Deployment in version "v1" cannot be handled as a Deployment: {fault}'
+
+
+def secret(name: str, data: Body) -> Body:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": data}
+
+
+@pytest.mark.parametrize(
+    ("text", "byte"),
+    [
+        ("not base64!", 3),
+        ("a", 0),
+        ("YQ", 0),
+        ("YWJjZA", 4),
+        ("YQ=", 3),
+        ("====", 0),
+        ("Y=Q=", 1),
+        ("YQ=x", 2),
+        ("YQ==x", 4),
+        ("YQ==YQ==", 4),
+        ("Y Q==", 1),
+        ("é", 0),
+        ("YWJj\nYQ", 5),
+        ("YWJj\nY\nQ", 6),
+        ("YWJjYWJjYWJjYW!j", 14),
+    ],
+)
+async def test_data_of_a_secret_that_is_no_base64_is_refused(api: Api, text: str, byte: int) -> None:
+    answer = await api.create("secrets", secret("a", {"k": text}), dryRun="All")
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    fault = f"illegal base64 data at input byte {byte}"
+    assert answer.message == f'Secret in version "v1" cannot be handled as a Secret: {fault}'
+
+
+@pytest.mark.parametrize("text", ["", "YQ==", "YR==", "YWJj\nZGVm", "YWJj\r\n", "YQ\n=\n=\n", "YWI=", "+/+/"])
+async def test_base64_may_have_line_breaks_and_comes_back_without(api: Api, text: str) -> None:
+    answer = await api.create("secrets", secret("a", {"k": text}), dryRun="All")
+    assert answer.status == 201
+    assert answer.body["data"] == {"k": base64.b64encode(base64.b64decode(text)).decode()}
+
+
+async def test_base64_is_asked_for_in_every_write_and_in_binary_data(api: Api) -> None:
+    fault = "illegal base64 data at input byte 0"
+    answer = await api.create("configmaps", {**config_map("a"), "binaryData": {"k": "!"}})
+    assert answer.message == f'ConfigMap in version "v1" cannot be handled as a ConfigMap: {fault}'
+    answer = await api.create("secrets", secret("a", {"k": 5}))
+    assert answer.message.endswith("json: cannot unmarshal number into Go struct field Secret.data of type []uint8")
+
+    await api.created("secrets", secret("a", {"a": "YQ=="}))
+    answer = await api.replace("secrets", secret("a", {"k": "!"}))
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message.endswith(fault)
+    add: list[Body] = [{"op": "add", "path": "/data/k", "value": "!"}]
+    for patch, content_type in (({"data": {"k": "!"}}, MERGE_PATCH), (add, JSON_PATCH)):
+        answer = await api.patch("secrets", "a", patch, content_type=content_type)
+        assert (answer.status, answer.reason) == (422, "Invalid")
+        assert answer.message.startswith(' "" is invalid: patch: Invalid value: "{')
+        assert answer.message.endswith(f'}}": {fault}')
+        assert [(field, reason) for field, reason, _ in answer.causes] == [("patch", "FieldValueInvalid")]
+    answer = await api.patch("secrets", "a", {"data": {"k": "!"}}, content_type=STRATEGIC_PATCH)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.message.endswith(f'": error decoding from json: {fault}')
+    answer = await api.apply("secrets", secret("a", {"k": "!"}))
+    assert (answer.status, answer.reason) == (500, "")
+    assert answer.message == (
+        "failed to convert new object (/a; /v1, Kind=Secret) to proper version: unable to convert unstructured object "
+        f"to /v1, Kind=Secret: error decoding from json: {fault}"
+    )
+    assert (await api.get("secrets", "a")).body["data"] == {"a": "YQ=="}
+
+
+async def test_a_value_of_another_type_in_a_patch(api: Api) -> None:
+    await api.created("configmaps", config_map("a"))
+    answer = await api.patch("configmaps", "a", {"data": {"k": 1}})
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    fault = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
+    assert answer.message.endswith(f'}}": {fault}')
+
+
+async def test_a_config_map_and_a_secret_hold_a_mebibyte(api: Api) -> None:
+    limit, text = 1_048_576, "Too long: may not be more than 1048576 bytes"
+
+    def encoded(size: int) -> str:
+        return base64.b64encode(b"x" * size).decode()
+
+    half = "x" * (limit // 2)
+    whole = {**config_map("a"), "data": {"a": half}, "binaryData": {"b": encoded(limit // 2)}}
+    assert (await api.create("configmaps", whole, dryRun="All")).status == 201
+    answer = await api.create("configmaps", {**whole, "data": {"a": half, "c": "x"}}, dryRun="All")
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    assert answer.message == f'ConfigMap "a" is invalid: []: {text}'
+    assert answer.causes == [("[]", "FieldValueTooLong", text)]
+
+    assert (await api.create("secrets", secret("a", {"k": encoded(limit)}), dryRun="All")).status == 201
+    for body in (
+        secret("a", {"k": encoded(limit), "j": "eA=="}),
+        {**secret("a", {}), "stringData": {"k": "x" * limit, "j": "x"}},
+    ):
+        answer = await api.create("secrets", body, dryRun="All")
+        assert answer.message == f'Secret "a" is invalid: data: {text}'
+        assert answer.causes == [("data", "FieldValueTooLong", text)]
 
 
 async def test_unknown_fields_of_custom_resources_are_dropped_otherwise(api: Api) -> None:

@@ -18,6 +18,7 @@ import lightkube.resources
 import msgspec.inspect
 from lightkube.core.resource import GlobalResource, NamespacedResource, Resource, api_info
 
+from opsdk.testing.apiserver._base64 import base64_fault
 from opsdk.testing.apiserver._fields import child, is_array, is_integer, is_number, is_object
 from opsdk.testing.apiserver._kinds import KindInfo
 
@@ -27,7 +28,15 @@ __all__ = ["model_of", "resource_classes", "type_fault", "unknown_fields"]
 _STRING_MAPS: Final = frozenset(
     {"annotations", "binaryData", "data", "labels", "matchLabels", "nodeSelector", "selector", "stringData"}
 )
-_GO_TYPES: Final = {"boolean": "bool", "integer": "int32", "number": "float64", "string": "string"}
+# And these hold bytes, in base64; lightkube knows no other type for them.
+_BYTE_MAPS: Final = frozenset({("ConfigMap", "binaryData"), ("Secret", "data")})
+_GO_TYPES: Final = {
+    "boolean": "bool",
+    "bytes": "[]uint8",
+    "integer": "int32",
+    "number": "float64",
+    "string": "string",
+}
 
 
 @cache
@@ -68,7 +77,7 @@ def unknown_fields(info: KindInfo, document: Mapping[str, Any]) -> list[str]:
 
 
 def type_fault(info: KindInfo, document: Mapping[str, Any]) -> str | None:
-    """How Go says that a value is of another type than its field; None where all fit."""
+    """How Go says that a value is of another type than its field, or no base64; None where all fit."""
     shape = _shape_of_kind(info)
     return None if shape is None else next(_faults(shape, dict(document), shape.name, ""), None)
 
@@ -102,7 +111,9 @@ def _fields(struct: type[Any]) -> Mapping[str, _Shape]:
     fields: dict[str, _Shape] = {}
     for each in described.fields if isinstance(described, msgspec.inspect.StructType) else ():
         shape = _shape(each.type)
-        if shape.value is not None and each.encode_name in _STRING_MAPS:
+        if (struct.__name__, each.encode_name) in _BYTE_MAPS:
+            shape = _Shape(value=_Shape(scalar="bytes"))
+        elif shape.value is not None and each.encode_name in _STRING_MAPS:
             shape = _Shape(value=_Shape(scalar="string"))
         fields[each.encode_name] = shape
     _known[struct] = fields
@@ -178,6 +189,10 @@ def _faults(shape: _Shape, value: object, holder: str, path: str) -> Iterator[st
                 yield from _faults(fields[key], each, shape.name, child(path, key))
     elif shape.scalar and not _is_scalar(shape.scalar, value):
         yield _fault(value, holder, path, _GO_TYPES[shape.scalar])
+    elif shape.scalar == "bytes" and isinstance(value, str):
+        position = base64_fault(value)
+        if position is not None:
+            yield f"illegal base64 data at input byte {position}"
 
 
 def _is_scalar(wanted: str, value: object) -> bool:

@@ -11,7 +11,7 @@ from opsdk.testing.apiserver._calls import Call
 from opsdk.testing.apiserver._cluster import Cluster
 from opsdk.testing.apiserver._crds import CRD
 from opsdk.testing.apiserver._defaults import default_builtin, prepare_builtin, without_nulls
-from opsdk.testing.apiserver._fields import FieldError
+from opsdk.testing.apiserver._fields import FieldError, go_json
 from opsdk.testing.apiserver._go_json import omit_empty
 from opsdk.testing.apiserver._json import Document, Value, as_object, as_text
 from opsdk.testing.apiserver._kinds import KindInfo
@@ -26,7 +26,7 @@ from opsdk.testing.apiserver._metadata import (
 )
 from opsdk.testing.apiserver._namespaces import admit
 from opsdk.testing.apiserver._schema import default_crd, validate_crd
-from opsdk.testing.apiserver._status import StatusError, already_exists, bad_request, conflict, invalid
+from opsdk.testing.apiserver._status import StatusError, already_exists, bad_request, conflict, invalid, invalid_patch
 from opsdk.testing.apiserver._store import Stored
 from opsdk.testing.apiserver._validation import check_times, validate_builtin
 from opsdk.testing.apiserver._versions import from_storage, to_storage
@@ -276,7 +276,7 @@ class Writer:
             return
         fault = type_fault(info, document)
         if fault is not None:
-            raise _not_decodable(info, fault)
+            raise _undecodable(call, document, fault)
         if call.query.get("fieldValidation") == "Strict":
             _refuse_unknown(info, unknown_fields(info, document))
         for name, value in document.items():
@@ -340,6 +340,19 @@ def _refuse_unknown(info: KindInfo, unknown: Sequence[str]) -> None:
     if unknown:
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise _not_decodable(info, f"strict decoding error: {listed}")
+
+
+def _undecodable(call: Call, document: Document, fault: str) -> StatusError:
+    """What a server says of a value that does not fit its field: by the way that the object came."""
+    if call.method != "PATCH":
+        return _not_decodable(call.info, fault)
+    info, converted = call.info, f"error decoding from json: {fault}"
+    if call.content_type == "application/apply-patch+yaml":
+        kind = f"{info.group}/{info.version}, Kind={info.kind}"
+        text = f"failed to convert new object (/{call.name}; {kind}) to proper version"
+        return StatusError(500, "", f"{text}: unable to convert unstructured object to {kind}: {converted}")
+    strategic = call.content_type == "application/strategic-merge-patch+json"
+    return invalid_patch(go_json(document), converted if strategic else fault)
 
 
 def _not_decodable(info: KindInfo, why: str) -> StatusError:

@@ -396,8 +396,20 @@ def _quota(document: Document) -> None:
     _quantities(as_object(document.get("spec")), "hard")
 
 
+def _normal_bytes(document: Document, name: str) -> None:
+    """A server keeps bytes, and writes their base64 anew: without line breaks."""
+    data = as_object(document.get(name))
+    for key, value in data.items():
+        data[key] = base64.b64encode(base64.b64decode(as_text(value))).decode()
+
+
+def _config_map(document: Document) -> None:
+    _normal_bytes(document, "binaryData")
+
+
 def _secret(document: Document) -> None:
     document.setdefault("type", "Opaque")
+    _normal_bytes(document, "data")
     plain = document.pop("stringData", None)
     if isinstance(plain, dict) and plain:
         data = _object(document, "data")
@@ -527,6 +539,7 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "replicationcontrollers": _replica_set,
     "resourcequotas": _quota,
     "rolebindings.rbac.authorization.k8s.io": _role_binding,
+    "configmaps": _config_map,
     "secrets": _secret,
     "services": default_service,
     "statefulsets.apps": _stateful_set,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
-from opsdk.testing.apiserver._fields import FieldError
+from opsdk.testing.apiserver._fields import FieldError, go_quote
 from opsdk.testing.apiserver._json import Document, Value, encode
 from opsdk.testing.apiserver._kinds import KindInfo
 
@@ -18,6 +18,7 @@ __all__ = [
     "expired",
     "forbidden",
     "invalid",
+    "invalid_patch",
     "method_not_allowed",
     "not_acceptable",
     "not_found",
@@ -125,6 +126,13 @@ def invalid(info: KindInfo, name: str, errors: Sequence[FieldError], *, by_resou
         details["causes"] = causes
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details=details)
+
+
+def invalid_patch(patch: str, why: str) -> StatusError:
+    """422: what a patch makes is no object of the kind."""
+    message = f"Invalid value: {go_quote(patch)}: {why}"
+    details: Document = {"causes": [{"reason": "FieldValueInvalid", "message": message, "field": "patch"}]}
+    return StatusError(422, "Invalid", f' "" is invalid: patch: {message}', details=details)
 
 
 def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> StatusError:

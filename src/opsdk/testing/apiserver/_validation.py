@@ -5,11 +5,12 @@ Not promised: all rules of Kubernetes; an object that is refused here is refused
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from opsdk.testing.apiserver._fields import FieldError, forbidden, go_quote, invalid, required
+from opsdk.testing.apiserver._fields import FieldError, forbidden, go_quote, invalid, required, too_long
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text, dig
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._status import StatusError, bad_request
@@ -21,6 +22,7 @@ _MICRO_TIME: Final = re.compile(r"^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d\.\d+([Zz]|[
 _CONFIG_KEY: Final = re.compile(r"^[-._a-zA-Z0-9]+$")
 _NON_NEGATIVE: Final = "must be greater than or equal to 0"
 _LONGEST_NAME: Final = 63
+_LARGEST_DATA: Final = 1_048_576
 
 Validator: TypeAlias = "Callable[[Document, Document | None], list[FieldError]]"
 
@@ -272,12 +274,23 @@ def _frozen(document: Document, old: Document | None, *fields: str) -> list[Fiel
     return errors
 
 
+def _too_large(field: str, texts: Mapping[str, Value], encoded: Mapping[str, Value]) -> list[FieldError]:
+    """What a ConfigMap or a Secret holds is limited as a whole, in bytes."""
+    size = sum(len(as_text(text).encode()) for text in texts.values())
+    size += sum(len(base64.b64decode(as_text(text))) for text in encoded.values())
+    return [too_long(field, _LARGEST_DATA)] if size > _LARGEST_DATA else []
+
+
 def _config_map(document: Document, old: Document | None) -> list[FieldError]:
-    return _keys(document, "data", "binaryData") + _frozen(document, old, "data", "binaryData")
+    errors = _keys(document, "data", "binaryData")
+    # The server names the field so.
+    errors += _too_large("[]", as_object(document.get("data")), as_object(document.get("binaryData")))
+    return errors + _frozen(document, old, "data", "binaryData")
 
 
 def _secret(document: Document, old: Document | None) -> list[FieldError]:
-    errors = _keys(document, "data") + _unchanged(document, old, "type")
+    errors = _keys(document, "data") + _too_large("data", {}, as_object(document.get("data")))
+    errors += _unchanged(document, old, "type")
     return errors + _frozen(document, old, "data")
 
 
