@@ -49,7 +49,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import ClassVar, final
+from typing import ClassVar, Final, final
 
 __all__ = [
     "AlreadyExistsError",
@@ -386,6 +386,9 @@ class TerminalError(OpsdkError):
     """A reconcile failed in a way that a retry cannot mend; it is tried again only when the object changes."""
 
 
+_LONGEST_STATE: Final = 100
+
+
 class UnknownStateError(TerminalError):
     """The object's status names a state that the graph does not know.
 
@@ -399,8 +402,9 @@ class UnknownStateError(TerminalError):
         self.name = name
         self.state = state
         self.known: tuple[str, ...] = tuple(known)
+        shown = state if len(state) <= _LONGEST_STATE else f"{state[:_LONGEST_STATE]}…"
         super().__init__(
-            f"{kind} {name} is in state {state!r}, which its state machine does not have; known are: "
+            f"{kind} {name} is in state {shown!r}, which its state machine does not have; known are: "
             f"{', '.join(known)}. Add the state, or set status.state to a known one"
         )
 

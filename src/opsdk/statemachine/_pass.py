@@ -142,7 +142,9 @@ class Pass(Generic[CR]):
         handler = self._setup.states.get(state)
         if handler is None:
             if self._deleting:
-                _logger.info("%s is being deleted in the unknown state %r; nothing is done", self._where, state)
+                _logger.info(
+                    "%s is being deleted in the unknown state %r; nothing is done", self._where, clipped(state)
+                )
                 return Result()
             raise UnknownStateError(self._setup.info.kind, str(self._request), state, tuple(self._setup.states))
         if status.view.pending_entry:

@@ -668,6 +668,35 @@ class TestRemovingAField:
         await bench.one_pass(owner)
         assert bench.tap.writes == []
 
+    async def test_an_empty_map_removes_what_is_the_authors_alone_and_not_labels(self, bench: Bench) -> None:
+        def build_all(widget: Widget) -> list[Deployment]:
+            (web,) = self.build_with_volumes(widget)
+            assert web.spec is not None
+            web.spec.template = pods(disk={"disk": "ssd"})
+            return [web]
+
+        def pods(disk: dict[str, str]) -> PodTemplateSpec:
+            template = pod_template({"app": "web", **disk})
+            assert template.spec is not None
+            template.spec.nodeSelector = disk
+            return template
+
+        def update_deployment(widget: Widget, existing: Deployment) -> Deployment:
+            assert existing.spec is not None
+            existing.spec.template = pods(disk={} if widget.spec.text == "plain" else {"disk": "ssd"})
+            return existing
+
+        owner = bench.owner(For(Deployment, build_all, update=update_deployment))
+        await bench.one_pass(owner)
+        await bench.change(text="plain")
+        await bench.one_pass(owner)
+        web = await bench.others.get(Deployment, "web", namespace="default")
+        template = msgspec.to_builtins(web)["spec"]["template"]
+        assert not template["spec"].get("nodeSelector")
+        assert template["metadata"]["labels"] == {"app": "web", "disk": "ssd"}
+        await bench.one_pass(owner)
+        assert bench.tap.writes == []
+
     async def test_an_apply_removes_by_leaving_out(self, bench: Bench) -> None:
         def build_applied(widget: Widget) -> list[Deployment]:
             (web,) = self.build_with_volumes(widget)

@@ -846,6 +846,14 @@ class TestStatesOfOthers:
         assert isinstance(raised.value, TerminalError)
         assert raised.value.known == ("a", "b")
 
+    async def test_a_long_unknown_state_is_cut_in_the_text_only(self, bench: Bench) -> None:
+        machine = bench.machine(two_states(Hooks()))
+        await bench.client.status.patch(Widget, "w", MergePatch({"status": {"state": "x" * 5000}}), namespace="default")
+        with pytest.raises(UnknownStateError) as raised:
+            await bench.one_pass(machine)
+        assert len(str(raised.value)) < 400
+        assert raised.value.state == "x" * 5000
+
     async def test_unless_the_object_is_being_deleted(self, bench: Bench) -> None:
         await bench.one_pass(bench.machine({"old": StateHandler()}, "old"))
         await add_finalizers(bench.client, await bench.get(), "demo.example.com/other")
