@@ -101,11 +101,7 @@ def _described_by_item(
 ) -> bool:
     keys = identities(before, after) if before and after else None
     if keys is None:
-        if len(before) != len(after):
-            return False
-        for index, (old, new) in enumerate(zip(before, after, strict=True)):
-            _value(lines, (*path, f"[{index}]"), old, new, hidden)
-        return True
+        return _described_by_index(lines, path, before, after, hidden)
     olds = dict(zip(keys(0), before, strict=True))
     news = dict(zip(keys(1), after, strict=True))
     count = len(lines)
@@ -119,3 +115,21 @@ def _described_by_item(
             shown = _text(where, item, hidden)
             _line(lines, where, *((shown, "(none)") if key in olds else ("(none)", shown)))
     return len(lines) > count  # else only the order differs
+
+
+def _described_by_index(
+    lines: list[str], path: tuple[str, ...], before: Sequence[Json], after: Sequence[Json], hidden: _Hidden
+) -> bool:
+    # A history: something was appended, and perhaps the oldest fell off to make room for it.
+    dropped = next((count for count in range(len(before)) if same(before[count:], after[: len(before) - count])), None)
+    if len(before) == len(after) and (dropped is None or dropped > len(before) // 2):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            _value(lines, (*path, f"[{index}]"), old, new, hidden)
+        return True
+    if dropped is None:
+        return False
+    for index, item in enumerate(before[:dropped]):
+        _line(lines, (*path, f"[{index}]"), _text(path, item, hidden), "(none)")
+    for index, item in enumerate(after[len(before) - dropped :], len(before) - dropped):
+        _line(lines, (*path, f"[{index}]"), "(none)", _text(path, item, hidden))
+    return True

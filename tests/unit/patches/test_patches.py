@@ -280,6 +280,30 @@ def test_a_difference_reads_as_lines() -> None:
     ]
 
 
+def test_t2_of_a_list_that_grows_only_what_was_appended_is_shown() -> None:
+    history: list[Json] = [{"to": name, "reason": "x" * 100} for name in "abcd"]
+    assert describe_difference({"history": history}, {"history": [*history, {"to": "e"}]}) == [
+        'history[4]: (none) -> {"to": "e"}'
+    ]
+    assert describe_difference({"history": history[:2]}, {"history": [history[1], {"to": "e"}, {"to": "f"}]}) == [
+        'history[0]: {"to": "a", "reason": "' + "x" * 56 + "… -> (none)",
+        'history[1]: (none) -> {"to": "e"}',
+        'history[2]: (none) -> {"to": "f"}',
+    ]
+    full: list[Json] = [{"to": name} for name in "abcd"]
+    assert describe_difference({"history": full}, {"history": [*full[1:], {"to": "e"}]}) == [
+        'history[0]: {"to": "a"} -> (none)',
+        'history[3]: (none) -> {"to": "e"}',
+    ]
+    assert describe_difference({"args": ["x", "y"]}, {"args": ["z", "y"]}) == ['args[0]: "x" -> "z"']
+    assert describe_difference({"args": ["x", "y"]}, {"args": ["y", "x", "y"]}) == [
+        'args[0]: "x" -> (none)',
+        'args[1]: (none) -> "x"',
+        'args[2]: (none) -> "y"',
+    ]
+    assert describe_difference({"args": ["x", "y"]}, {"args": ["z"]}) == ['args: ["x", "y"] -> ["z"]']
+
+
 def test_the_values_of_a_secret_are_never_shown() -> None:
     before: JsonObject = {"kind": "Secret", "data": {"password": "aHVudGVyMg=="}, "stringData": {"x": "hunter2"}}
     after: JsonObject = {
