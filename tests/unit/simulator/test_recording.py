@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -182,6 +183,23 @@ async def test_an_expectation_says_why_a_write_is_another_one(expect: Callable[[
         await sim.create(thing())
         with pytest.raises(ExpectationError, match=re.escape(why)):
             expect(sim)
+        sim.clear()
+
+
+async def test_t3_the_traceback_of_a_failed_expectation_ends_at_the_line_of_the_test() -> None:
+    expectations: list[Callable[[Simulator], object]] = [
+        lambda sim: sim.expect_patch(ConfigMap),
+        lambda sim: sim.expect_create(ConfigMap, "another"),
+        lambda sim: sim.expect_status_update(ConfigMap),
+        lambda sim: sim.expect_event(reason="Nothing"),
+        lambda sim: sim.assert_complete(),
+    ]
+    async with Simulator(does(every_verb)) as sim:
+        await sim.create(thing())
+        for expect in expectations:
+            with pytest.raises(AssertionError) as caught:
+                expect(sim)
+            assert caught.traceback.filter(caught)[-1].path == Path(__file__)
         sim.clear()
 
 

@@ -29,7 +29,8 @@ class Expectations:
     before. A call that finds another write takes nothing and fails with what was expected, what came, what it changed
     and what else is queued. Events queue apart from all other writes.
 
-    After the kind, each call takes, in any order, the object's name and any number of `matching(…)`.
+    After the kind, each call takes, in any order, the object's name and any number of `matching(…)`. In pytest, the
+    traceback of a failure ends at the test's own line.
     """
 
     def __init__(self) -> None:
@@ -60,6 +61,7 @@ class Expectations:
         Raises:
             UnexpectedActionsError: Some were not; they are shown with what they changed.
         """
+        __tracebackhide__ = True
         if self._log.queue:
             raise UnexpectedActionsError(unexpected_text(tuple(self._log.queue), self._log.refused))
 
@@ -69,6 +71,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         return self._expect("create", kind, what, namespace, subresource=None)
 
     def expect_replace(
@@ -79,6 +82,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         return self._expect("replace", kind, what, namespace, subresource=subresource)
 
     def expect_patch(
@@ -89,6 +93,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         return self._expect("patch", kind, what, namespace, subresource=subresource)
 
     def expect_apply(
@@ -99,6 +104,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         return self._expect("apply", kind, what, namespace, subresource=subresource)
 
     def expect_delete(self, kind: type[T], /, *what: str | Matching[T], namespace: str | None = None) -> T:
@@ -107,6 +113,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         return self._expect("delete", kind, what, namespace, subresource=None)
 
     def expect_delete_collection(self, kind: type[KubeObject], /, *, namespace: str | None = None) -> None:
@@ -115,6 +122,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         info = resource_of(kind)
         expected = f"delete_collection {info.kind}{f' in {namespace}' if namespace else ''}"
         action = self._next("delete_collection", expected, (info.group, info.version, info.plural), None)
@@ -128,6 +136,7 @@ class Expectations:
         Raises:
             ExpectationError: The next write is another one.
         """
+        __tracebackhide__ = True
         return self._expect(None, kind, what, namespace, subresource="status")
 
     def expect_event(
@@ -149,6 +158,7 @@ class Expectations:
         Raises:
             ExpectationError: The next event is another one.
         """
+        __tracebackhide__ = True
         wanted = {"type": type, "reason": reason, "message": message, "about": about}
         expected = "event " + (", ".join(f"{key}={value!r}" for key, value in wanted.items() if value) or "(any)")
         queue = self._log.event_queue
@@ -178,6 +188,7 @@ class Expectations:
         *,
         subresource: str | None,
     ) -> T:
+        __tracebackhide__ = True
         info = resource_of(kind)
         names = [item for item in what if isinstance(item, str)]
         matchers = [item for item in what if isinstance(item, Matching)]
@@ -206,6 +217,7 @@ class Expectations:
     def _next(
         self, verb: Verb | None, expected: str, resource: tuple[str, str, str], subresource: str | None
     ) -> Action:
+        __tracebackhide__ = True
         if not self._log.queue:
             self._fail(expected, None, "")
         action = self._log.queue[0]
@@ -218,5 +230,6 @@ class Expectations:
         return action
 
     def _fail(self, expected: str, came: Action | None, why: str) -> NoReturn:
+        __tracebackhide__ = True
         rest = tuple(self._log.queue)[1:]
         raise ExpectationError(expectation_text(expected, came, why=why, rest=rest, refused=self._log.refused))
