@@ -3,6 +3,8 @@
 What runs is what runs in a cluster: a manager with leader election, watching the API server over HTTP.
 """
 
+# ruff: noqa: E402 - the signal comes before the imports that take long
+
 from __future__ import annotations
 
 import argparse
@@ -10,6 +12,11 @@ import logging
 import os
 import signal
 import sys
+
+signal.signal(
+    signal.SIGINT, lambda _signal, _frame: os._exit(130)
+)  # Ctrl-C during the imports, too, ends without a traceback
+
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -134,6 +141,7 @@ def main() -> int:
     serve = parser.parse_args().serve or os.environ.get("SERVE") == "1"
     logging.basicConfig(level=logging.WARNING, format="          %(levelname)s %(name)s: %(message)s")
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         anyio.run(lambda: demo(serve=serve))
     except KeyboardInterrupt:
         return 0
