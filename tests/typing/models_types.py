@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Generic, assert_type
+from datetime import timedelta
+from typing import Annotated, Generic, assert_type
 
 from lightkube.core.resource import ApiInfo, NamespacedResourceG, ResourceDef
 from lightkube.core.schema import DictMixin
@@ -13,21 +14,28 @@ from pydantic import Field
 from typing_extensions import TypeVar
 
 from opsdk import clock
+from opsdk.client import ApiClient, InstalledCrd, install_crds
 from opsdk.models import (
     AnyMachineStatus,
+    Cel,
     Codec,
     Conditions,
     CustomResource,
+    Duration,
+    Immutable,
     IntOrString,
     K8s,
     MachineStatus,
     MachineStatusStruct,
     Model,
     NoStatus,
+    Quantity,
     StateTransition,
     StateTransitionStruct,
     codec_of,
+    crd_losses,
     crd_manifest,
+    crd_manifests,
     find_condition,
     metadata_of,
     owner_reference_to,
@@ -44,7 +52,7 @@ from opsdk.protocols import (
     StateTransitionView,
     StatusConditioner,
 )
-from opsdk.types import Json, Request
+from opsdk.types import Json, JsonObject, Request
 
 
 class WidgetSpec(Model):
@@ -153,7 +161,36 @@ takes_statuses(MachineStatusStruct(), MachineStatusStruct(state="a", observed_ge
 takes_transitions(StateTransition(from_="a", to="b", reason="R", timestamp=NOW))
 takes_transitions(StateTransitionStruct(from_="a", to="b", reason="R", timestamp=NOW))
 
+
+class Timed(Model, rules=[Cel("self.limit != '0'")]):
+    limit: Quantity = "1"
+    drain: Duration | None = None
+    fixed: Annotated[str | None, Immutable(once_set=True)] = None
+
+
+assert_type(Timed().limit, str)
+assert_type(Timed(drain=timedelta(minutes=5)).drain, timedelta | None)
+assert_type(Timed().fixed, str | None)
+
+
+async def installs(client: ApiClient) -> None:
+    assert_type(await install_crds(client, Widget, StructWidget), list[InstalledCrd])
+    assert_type((await install_crds(client, Widget, allow_data_loss=True))[0].changes, tuple[str, ...])
+    await install_crds(client, WidgetSpec)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await install_crds(client, Widget, True)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def lossless(before: JsonObject, after: JsonObject) -> bool:
+    assert_type(crd_manifests(Widget, StructWidget), list[dict[str, Json]])
+    assert_type(crd_losses(before, after), list[str])
+    return not crd_losses(before, after)
+
+
 # what must be refused
+
+Timed(drain="1h")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+Cel("self > 0", "no message here")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+Immutable(True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 WidgetSpec(replicas="three")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 WidgetSpec(replicsa=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

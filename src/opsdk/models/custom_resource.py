@@ -97,6 +97,10 @@ class CustomResource(Model, Generic[SpecT, StatusT]):
         ResourceDefinitionError: When the class is made: a keyword is missing or wrong, or the status cannot be empty.
     """
 
+    # Pydantic looks for the docstrings of attributes also where `CustomResource[...]` is written, which is no class
+    # statement, and may not find the end of it. The attributes that have docstrings are those of spec and status.
+    model_config: ClassVar[ConfigDict] = ConfigDict(use_attribute_docstrings=False)
+
     _api_info: ClassVar[ApiInfo]
     _opsdk_definition: ClassVar[Definition] = Definition()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from pathlib import Path
 from types import new_class
 from typing import Annotated, Any, ClassVar, Generic
 
@@ -274,3 +277,34 @@ def test_an_error_about_a_value_does_not_show_the_value() -> None:
     with pytest.raises(ValueError, match="replicas") as caught:
         WidgetSpec.model_validate({"replicas": "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+MULTI_LINE = '''
+from opsdk import CustomResource, Model
+
+
+class Spec(Model):
+    size: int = 1
+    """How big."""
+
+
+class Widget(
+    CustomResource[Spec],
+    group="demo.example.com",
+    version="v1",
+    short_names=["wd"],
+):
+    """A widget."""
+'''
+
+
+def test_a_class_may_have_a_header_of_many_lines_at_the_end_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "many_lines.py").write_text(MULTI_LINE)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    kind: Any = importlib.import_module("many_lines").Widget
+    schema: Any = crd_manifest(kind)["spec"]
+    root = schema["versions"][0]["schema"]["openAPIV3Schema"]
+    assert root["description"] == "A widget."
+    assert root["properties"]["spec"]["properties"]["size"]["description"] == "How big."
