@@ -51,10 +51,15 @@ def test_bind_addresses_are_read(text: str, address: BindAddress) -> None:
     assert parse_bind_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "8080", "host:", "host:http", "::1:80", ":70000", ":-1"])
+@pytest.mark.parametrize("text", ["", "8080", "host:", "host:http", "::1:80", ":-1"])
 def test_a_malformed_bind_address_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"127\.0\.0\.1:8080"):
         parse_bind_address(text)
+
+
+def test_a_port_out_of_range_is_refused_with_the_range() -> None:
+    with pytest.raises(ConfigurationError, match="0 to 65535"):
+        parse_bind_address(":70000")
 
 
 def test_a_server_answers_on_the_port_it_was_given_and_leaves_no_thread() -> None:
