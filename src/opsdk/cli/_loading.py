@@ -19,7 +19,7 @@ from opsdk.errors import OpsdkError
 from opsdk.models import CustomResource
 from opsdk.protocols import KubeObject
 
-__all__ = ["load_kinds"]
+__all__ = ["imported", "load_kinds", "told"]
 
 
 def load_kinds(targets: Sequence[str]) -> list[type[KubeObject]]:
@@ -35,7 +35,7 @@ def load_kinds(targets: Sequence[str]) -> list[type[KubeObject]]:
     found: dict[type[KubeObject], None] = {}
     for target in targets:
         name, _, classes = target.partition(":")
-        module = _imported(name)
+        module = imported(name)
         if classes:
             found.update((_named(module, each.strip(), name), None) for each in classes.split(","))
         else:
@@ -43,9 +43,14 @@ def load_kinds(targets: Sequence[str]) -> list[type[KubeObject]]:
     return list(found)
 
 
-def _imported(name: str) -> ModuleType:
+def imported(name: str) -> ModuleType:
+    """The module of that name, or in that file.
+
+    Raises:
+        CommandError: It cannot be imported.
+    """
     if not name:
-        raise CommandError("say which module: MODULE[:CLASS,...], as in `opsdk crd myoperator.api`")
+        raise CommandError("say which module, as in `opsdk crd myoperator.api` and `opsdk graph myoperator:Reconciler`")
     try:
         return _from_file(Path(name)) if name.endswith(".py") else _from_path(name)
     except CommandError:
@@ -58,9 +63,9 @@ def _imported(name: str) -> ModuleType:
             raise CommandError(
                 f"there is no module {error.name!r} here or among what is installed for {sys.executable}{hint}"
             ) from error
-        raise CommandError(f"{name} cannot be imported: {_told(error)}") from error
+        raise CommandError(f"{name} cannot be imported: {told(error)}") from error
     except (Exception, SystemExit) as error:
-        raise CommandError(f"{name} cannot be imported: {_told(error)}") from error
+        raise CommandError(f"{name} cannot be imported: {told(error)}") from error
 
 
 def _from_path(name: str) -> ModuleType:
@@ -82,7 +87,7 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _told(error: BaseException) -> str:
+def told(error: BaseException) -> str:
     """The error and where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from opsdk.cli import _crd, _release
+from opsdk.cli import _crd, _explain, _graph, _release
 from opsdk.cli._errors import CommandError
 
 __all__ = ["main"]
@@ -46,10 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     _crd.add_arguments(crd)
     _release.configure(commands.add_parser("release", help=_release.HELP))
+    _explain.configure(commands.add_parser("explain", help=_explain.HELP))
+    _graph.configure(commands.add_parser("graph", help=_graph.HELP))
     given = parser.parse_args(arguments)
     try:
         if given.command == "release":
             return _release.run(given)
+        if given.command == "explain":
+            return _explain.run(given)
+        if given.command == "graph":
+            return _graph.run(given)
         return _crd.run(_crd.options_of(given))
     except CommandError as error:
         sys.stderr.write(f"opsdk {given.command}: {error}\n")
