@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.harness import GROUP, Answer, Api, Body, config_map, widget
+from conformance.harness import GROUP, Answer, Api, Body, config_map, eventually, widget
 
 pytestmark = pytest.mark.anyio
 
@@ -322,9 +322,10 @@ _POD_SPEC: Body = {"containers": [{"name": "c", "image": "registry.invalid/c:1"}
 async def test_built_in_kinds_are_shown_as_ever(
     api: Api, resource: str, body: Body, names: list[str], cells: list[Any]
 ) -> None:
-    created = await api.create(resource, {**body, "metadata": {"name": "a"}})
-    if resource == "pods" and created.status == 403:  # no service account yet
-        pytest.skip("the cluster's controllers have not made the namespace's service account yet")
+    async def created() -> bool:  # pods wait for the namespace's service account
+        return (await api.create(resource, {**body, "metadata": {"name": "a"}})).status != 403
+
+    await eventually(created)
     table = await _table(api, resource, fieldSelector="metadata.name=a")
     assert [name for name, _, _ in _columns(table)] == names
     row = table["rows"][0]["cells"]

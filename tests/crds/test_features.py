@@ -9,7 +9,7 @@ from lightkube.models.core_v1 import PodTemplateSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from pydantic import Field
 
-from crds.harness import GROUP, Body, Server, kind_of, new_kind_name
+from crds.harness import GROUP, Body, Server, kind_of, new_kind_name, only_real
 from opsdk.errors import BadRequestError, InvalidError, NotFoundError
 from opsdk.models import (
     Cel,
@@ -33,11 +33,6 @@ from opsdk.models import (
 pytestmark = pytest.mark.anyio
 
 
-def cel_needed(server: Server) -> None:
-    if not server.real:
-        pytest.skip("the in-memory server evaluates no CEL")
-
-
 # rules
 
 
@@ -50,6 +45,7 @@ class Ruled(Model, rules=[Cel("self.low <= self.high", message="low must not be 
     first: Annotated[int, Cel("!oldSelf.hasValue() ? self == 0 : true", optional_old_self=True)] = 0
 
 
+@only_real
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
@@ -64,7 +60,6 @@ class Ruled(Model, rules=[Cel("self.low <= self.high", message="low must not be 
 async def test_rules_are_the_servers_with_their_messages_reasons_and_places(
     server: Server, before: Body | None, after: Body, told: str
 ) -> None:
-    cel_needed(server)
     kind = kind_of(Ruled)
     await server.install(kind)
     if before is not None:
@@ -75,8 +70,8 @@ async def test_rules_are_the_servers_with_their_messages_reasons_and_places(
     await server.forget(kind)
 
 
+@only_real
 async def test_transition_rules_ask_nothing_of_a_new_object(server: Server) -> None:
-    cel_needed(server)
     kind = kind_of(Ruled)
     await server.install(kind)
     stored = await server.apply(kind, {"spec": {"grows": 3}})
@@ -86,8 +81,8 @@ async def test_transition_rules_ask_nothing_of_a_new_object(server: Server) -> N
     await server.forget(kind)
 
 
+@only_real
 async def test_rules_of_the_whole_object_may_read_its_name(server: Server) -> None:
-    cel_needed(server)
     kind = kind_of(Ruled, rules=[Cel("self.metadata.name != 'tried'", message="that name is taken")])
     await server.install(kind)
     with pytest.raises(InvalidError, match="that name is taken"):
@@ -114,6 +109,7 @@ class Fixed(Model):
     parts: Annotated[list[Inner], ListMap("name"), Field(max_length=10)] = []  # noqa: RUF012 - pydantic copies it
 
 
+@only_real
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
@@ -130,7 +126,6 @@ class Fixed(Model):
     ],
 )
 async def test_immutable_fields_cannot_be_changed(server: Server, before: Body, after: Body, told: str) -> None:
-    cel_needed(server)
     kind = kind_of(Fixed)
     await server.install(kind)
     await server.apply(kind, {"spec": {"always": "a", **before}})

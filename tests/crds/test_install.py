@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, create_model
 
-from crds.harness import CRDS, GROUP, Server, kind_of, new_kind_name
+from crds.harness import CRDS, GROUP, Server, kind_of, new_kind_name, only_real
 from opsdk.client import ApiClient, install_crds
 from opsdk.errors import (
     ConflictError,
@@ -333,9 +333,8 @@ async def test_a_crd_that_is_being_deleted_is_not_written(server: Server) -> Non
     assert installed.created
 
 
+@only_real
 async def test_a_kind_whose_names_are_taken_is_told_so(server: Server) -> None:
-    if not server.real:
-        pytest.skip("the in-memory server accepts all names")
     first = kind_of(Spec)
     await install_crds(server.client, first)
     second = kind_of(Spec, kind=resource_of(first).kind, plural=f"{resource_of(first).plural}x")

@@ -6,7 +6,6 @@ import base64
 import json
 import ssl
 import stat
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -33,6 +32,7 @@ from loopback import (
 from opsdk.client import HttpxTransport, LeanTransport, RawClient
 from opsdk.errors import ApiConnectionError, ConfigurationError, UnauthorizedError
 from opsdk.models import resource_of
+from opsdk.testing.controlplane._pki import Authority
 from opsdk.types import Json
 
 pytestmark = pytest.mark.anyio
@@ -298,23 +298,12 @@ async def test_a_certificate_authority_that_cannot_be_used_is_refused_at_once(
 
 @pytest.fixture(scope="module")
 def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate authority, a server `kube` and two clients, made by the openssl program."""
+    """A certificate authority, a server `kube` and two clients."""
     folder = tmp_path_factory.mktemp("pki")
-
-    def openssl(*arguments: str) -> None:
-        try:
-            subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-        except FileNotFoundError:
-            pytest.skip("needs the openssl program")
-
-    new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *new_key, "-subj", "/CN=ca", "-keyout", "ca.key", "-out", "ca.crt", "-days", "2")
-    usage = "extendedKeyUsage=clientAuth"
-    for name, extension in (("server", "subjectAltName=DNS:kube"), ("client", usage), ("client2", usage)):
-        (folder / f"{name}.ext").write_text(extension)
-        openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        signing = ("-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", f"{name}.ext")
-        openssl("x509", "-req", "-in", f"{name}.csr", *signing, "-out", f"{name}.crt", "-days", "2")
+    authority = Authority(folder)
+    authority.issue("server", common_name="server", addresses=("kube",))
+    for name in ("client", "client2"):
+        authority.issue(name, common_name=name)
     return folder
 
 

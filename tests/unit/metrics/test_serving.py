@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import threading
 import time
 import urllib.error
@@ -17,6 +16,7 @@ import pytest
 
 from opsdk.errors import ConfigurationError
 from opsdk.metrics.serving import BindAddress, ServingTls, ThreadedServer, parse_bind_address
+from opsdk.testing.controlplane._pki import Authority, Credential
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -88,54 +88,50 @@ def test_a_taken_port_is_a_configuration_error_that_names_it() -> None:
         ThreadedServer(hello, f"127.0.0.1:{server.port}")
 
 
-def make_certificate(folder: Path, name: str, *, ca: tuple[Path, Path] | None = None) -> tuple[Path, Path]:
-    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    signer = [] if ca is None else ["-CA", str(ca[0]), "-CAkey", str(ca[1])]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", *signer,
-         "-keyout", str(key), "-out", str(certificate)],
-        check=True,
-        capture_output=True,
-    )  # fmt: skip
-    return certificate, key
+def authority(folder: Path, name: str) -> Authority:
+    (folder / name).mkdir()
+    return Authority(folder / name)
+
+
+def server_of(signer: Authority) -> Credential:
+    return signer.issue("server", common_name="server", addresses=("127.0.0.1",))
 
 
 def test_https_follows_a_renewed_certificate(tmp_path: Path) -> None:
-    certificate, key = make_certificate(tmp_path, "first")
-    with ThreadedServer(hello, "127.0.0.1:0", tls=ServingTls(certificate=certificate, key=key)) as server:
-        trust_first = ssl.create_default_context(cafile=certificate)
+    first, second = authority(tmp_path, "first"), authority(tmp_path, "second")
+    used, renewed = server_of(first), server_of(second)
+    with ThreadedServer(hello, "127.0.0.1:0", tls=ServingTls(certificate=used.certificate, key=used.key)) as server:
+        trust_first = ssl.create_default_context(cafile=first.certificate)
         assert read(server.url, trust_first) == b"hello"
 
-        renewed, renewed_key = make_certificate(tmp_path, "second")
-        trust_second = ssl.create_default_context(cafile=renewed)
-        certificate.write_bytes(renewed.read_bytes())
-        key.write_bytes(renewed_key.read_bytes())
+        trust_second = ssl.create_default_context(cafile=second.certificate)
+        used.certificate.write_bytes(renewed.certificate.read_bytes())
+        used.key.write_bytes(renewed.key.read_bytes())
         assert read(server.url, trust_second) == b"hello"
 
 
 def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(tmp_path: Path) -> None:
-    certificate, key = make_certificate(tmp_path, "server")
-    authority = make_certificate(tmp_path, "authority")
-    client, client_key = make_certificate(tmp_path, "client", ca=authority)
-    tls = ServingTls(certificate=certificate, key=key, client_ca=authority[0])
+    servers, clients = authority(tmp_path, "servers"), authority(tmp_path, "clients")
+    used, client = server_of(servers), clients.issue("client", common_name="client")
+    tls = ServingTls(certificate=used.certificate, key=used.key, client_ca=clients.certificate)
     with ThreadedServer(hello, "127.0.0.1:0", tls=tls) as server:
-        stranger = ssl.create_default_context(cafile=certificate)
+        stranger = ssl.create_default_context(cafile=servers.certificate)
         with pytest.raises(OSError, match=r"(?i)certificate|reset|closed|ssl"):
             read(server.url, stranger)
-        friend = ssl.create_default_context(cafile=certificate)
-        friend.load_cert_chain(client, client_key)
+        friend = ssl.create_default_context(cafile=servers.certificate)
+        friend.load_cert_chain(client.certificate, client.key)
         assert read(server.url, friend) == b"hello"
     assert opsdk_threads() == []
 
 
 def test_a_silent_tls_client_keeps_nobody_waiting(tmp_path: Path) -> None:
-    certificate, key = make_certificate(tmp_path, "server")
+    servers = authority(tmp_path, "servers")
+    used = server_of(servers)
     with (
-        ThreadedServer(hello, "127.0.0.1:0", tls=ServingTls(certificate=certificate, key=key)) as server,
+        ThreadedServer(hello, "127.0.0.1:0", tls=ServingTls(certificate=used.certificate, key=used.key)) as server,
         socket.create_connection(("127.0.0.1", server.port)),
     ):
-        assert read(server.url, ssl.create_default_context(cafile=certificate)) == b"hello"
+        assert read(server.url, ssl.create_default_context(cafile=servers.certificate)) == b"hello"
 
 
 def test_half_of_tls_is_refused(tmp_path: Path) -> None:
