@@ -69,7 +69,7 @@ e2e: venv controlplane ## the same life, and the conformance suite, on a real co
 	@echo "e2e: against $${KUBECONFIG:-$${KUBEBUILDER_ASSETS:-the control plane built here}}"
 	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
 	if [ -x "$$assets/kubectl" ]; then export OPSDK_KUBECTL=$${OPSDK_KUBECTL:-$$assets/kubectl}; fi; \
-	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -m controlplane tests examples
+	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -n auto --dist loadfile -m controlplane tests examples
 
 bench: venv controlplane ## what the hot paths cost, as ratios within one run
 	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} $(BIN)/python bench/run.py
