@@ -106,7 +106,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             if serves_us and thread not in getattr(thread, "idle_workers", ()):
                 return True
         executor = getattr(self, "_default_executor", None)
-        return executor is not None and not _executor_idle(executor)
+        # While the loop closes, a thread of its own joins the executor's, under a timeout that must not jump.
+        closing = bool(getattr(self, "_executor_shutdown_called", False))
+        return executor is not None and (closing or not _executor_idle(executor))
 
 
 def _executor_idle(executor: object) -> bool:
