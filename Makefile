@@ -2,7 +2,7 @@
 # `make e2e` also needs Go (or KUBEBUILDER_ASSETS).
 
 SHELL       := bash
-.SHELLFLAGS := -eu -o pipefail -c
+.SHELLFLAGS := -e -o pipefail -c
 
 PYTHON ?= python3.11
 VENV   ?= .venv
