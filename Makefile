@@ -65,11 +65,12 @@ endif
 controlplane: ## build etcd, kube-apiserver and kube-controller-manager, once per machine
 	@test -n "$$KUBEBUILDER_ASSETS$$KUBECONFIG" || tests/controlplane/build.sh >/dev/null
 
+# three workers, each with control planes of its own: the tests wait for servers more than they compute
 e2e: venv controlplane ## the same life, and the conformance suite, on a real control plane
 	@echo "e2e: against $${KUBECONFIG:-$${KUBEBUILDER_ASSETS:-the control plane built here}}"
 	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
 	if [ -x "$$assets/kubectl" ]; then export OPSDK_KUBECTL=$${OPSDK_KUBECTL:-$$assets/kubectl}; fi; \
-	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -n auto --dist loadfile -m controlplane tests examples
+	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -n 3 --dist loadfile -m controlplane tests examples
 
 bench: venv controlplane ## what the hot paths cost, as ratios within one run
 	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} $(BIN)/python bench/run.py

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -21,6 +21,7 @@ import pytest
 
 from conformance.harness import CRDS, GROUP, new_name
 from opsdk.testing.apiserver import ApiServer
+from real_cluster import real_cluster
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +33,16 @@ pytestmark = pytest.mark.anyio
 )
 def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def real_kubeconfig() -> Generator[Path]:
+    """A cluster of its own: kubectl goes by short names, which other suites' kinds would make ambiguous."""
+    if named := os.environ.get("OPSDK_TEST_KUBECONFIG"):
+        yield Path(named)
+        return
+    with real_cluster(CRDS) as cluster:
+        yield cluster.kubeconfig
 
 
 @pytest.fixture
