@@ -31,10 +31,9 @@ _PLACES: tuple[Place, ...] = (
     ("served", LeanTransport, "trio"),
     ("served", HttpxTransport, "asyncio"),
     ("real", LeanTransport, "asyncio"),
-    ("real", LeanTransport, "trio"),
     ("real", HttpxTransport, "trio"),
 )
-"""Each transport meets each server and each backend, if not each of both at once."""
+"""Each transport meets each server and each backend, if not each of both at once (lean with trio on a real one: e2e)."""
 
 _SITES = [
     pytest.param(
