@@ -33,7 +33,7 @@ _PLACES: tuple[Place, ...] = (
     ("real", LeanTransport, "asyncio"),
     ("real", HttpxTransport, "trio"),
 )
-"""Each transport meets each server and each backend, if not each of both at once (lean with trio on a real one: e2e)."""
+"""Each transport meets each server and each backend, if not all at once."""
 
 _SITES = [
     pytest.param(
