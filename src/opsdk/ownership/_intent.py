@@ -12,6 +12,7 @@ resource amounts are not such maps: controllers and the server put entries of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final, cast, final
 
 import msgspec
@@ -105,11 +106,16 @@ def _is_container(part: object) -> bool:
     return isinstance(part, msgspec.Struct | BaseModel | Mapping | list | tuple)
 
 
+@cache  # reading annotations costs far more than reading values
+def _fields(struct: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(struct))
+
+
 def _members(part: object) -> Iterator[tuple[str, object]]:
     """What a part holds, by its name on the wire."""
     if isinstance(part, msgspec.Struct):
-        for field in msgspec.structs.fields(part):
-            yield field.encode_name, getattr(part, field.name)
+        for name, encoded in _fields(type(part)):
+            yield encoded, getattr(part, name)
     elif isinstance(part, BaseModel):
         for name, info in type(part).model_fields.items():
             yield info.serialization_alias or info.alias or name, getattr(part, name)
