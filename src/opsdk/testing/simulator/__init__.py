@@ -8,7 +8,9 @@ from opsdk.testing.simulator._errors import (
     UnexpectedActionsError,
 )
 from opsdk.testing.simulator._expectations import Expectations
+from opsdk.testing.simulator._httpx2 import TransportAdapter, lightkube_client
 from opsdk.testing.simulator._matching import Matching, matching
+from opsdk.testing.simulator._path import Target, parse_path
 from opsdk.testing.simulator._recording import ActionLog, RecordingTransport
 from opsdk.testing.simulator._simulator import Simulator
 
@@ -23,7 +25,11 @@ __all__ = [
     "RecordingTransport",
     "Simulator",
     "SimulatorUsageError",
+    "Target",
+    "TransportAdapter",
     "UnexpectedActionsError",
     "Verb",
+    "lightkube_client",
     "matching",
+    "parse_path",
 ]
