@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, Protocol, final
 
 import anyio
@@ -106,8 +106,10 @@ class Exchange(AsyncIterator[bytes]):
         connection, self._connection = self._connection, None
         return connection
 
-    async def begin(self, head: h11.Request, body: bytes | None, *, whole: bool) -> None:
-        """Send the request and read the answer's head, or all of it into `body`.
+    async def begin(
+        self, head: h11.Request, body: bytes | None, *, whole: bool, gate: Callable[[], None] | None = None
+    ) -> None:
+        """Send the request, if `gate` does not raise, and read the answer's head, or all of it into `body`.
 
         One scope limits all of that, with a deadline that moves on: a scope for each step costs as much as decoding
         a small answer.
@@ -117,6 +119,8 @@ class Exchange(AsyncIterator[bytes]):
             parts.append(self._http.send(h11.Data(data=body)))
         parts.append(self._http.send(h11.EndOfMessage()))
         data = b"".join(part for part in parts if part)
+        if gate is not None:
+            gate()
         overdue = "the server does not read"
         with anyio.move_on_after(_WRITE_SECONDS) as scope:
             try:

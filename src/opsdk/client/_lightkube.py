@@ -12,6 +12,7 @@ from lightkube.config.models import Cluster, Context, User
 from opsdk.client._auth import authorization_of
 from opsdk.client._choice import proxy_of
 from opsdk.client._credentials import Certificate, Credential, authorized
+from opsdk.client._gates import gate_extension
 from opsdk.client._tls import load_certificate, ssl_context_of
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.raw import WriteGate
@@ -69,8 +70,10 @@ class _AuthorizedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request, or open a WebSocket with it."""
-        if self._write_gate is not None and (request.method != "GET" or "upgrade" in request.headers):
-            self._write_gate()
+        gate = self._write_gate if request.method != "GET" or "upgrade" in request.headers else None
+        if gate is not None:
+            gate()
+            request.extensions = {**request.extensions, **gate_extension(gate)}
         for name, value in self._headers:
             request.headers[name] = value
         if self._tls_server_name is not None:

@@ -13,6 +13,7 @@ import httpx2
 
 from opsdk.client._auth import authorization_of
 from opsdk.client._credentials import Certificate, Credential, authorized
+from opsdk.client._gates import gate_extension
 from opsdk.client._tls import load_certificate, ssl_context_of
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream
@@ -134,7 +135,7 @@ class HttpxTransport:
             headers=headers,
             content=request.body,
             timeout=httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS, read=read),
-            extensions=dict(self._extensions),
+            extensions={**self._extensions, **gate_extension(request.gate)},
         )
         return await client.send(prepared, stream=True)
 

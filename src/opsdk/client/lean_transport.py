@@ -119,7 +119,7 @@ class LeanTransport:
                 connection = await self._connect(what)
             exchange = Exchange(connection, what, read_seconds)
             try:
-                await exchange.begin(head, request.body, whole=whole)
+                await exchange.begin(head, request.body, whole=whole, gate=request.gate)
             except ApiTimeoutError:
                 await connection.close()
                 raise

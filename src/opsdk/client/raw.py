@@ -27,7 +27,11 @@ from opsdk.types import LabelSelector
 __all__ = ["RawClient", "RawEvent", "RawPage", "RequestObserver", "WriteGate"]
 
 WriteGate = Callable[[], None]
-"""Called before each request that may change something is sent; raises to stop it."""
+"""Called before each request that may change something is sent; raises to stop it.
+
+It is asked before each try, so that a closed gate costs no connection, and by the transport once more, in the task that
+sends: when there is a connection, right before the first byte goes. It must be quick, and must not wait.
+"""
 
 _TRIES: Final = 3
 _FIRST_BACKOFF_SECONDS: Final = 0.2
@@ -120,7 +124,7 @@ class RawClient:
     Args:
         transport: Carries the requests; not closed by this class.
         observer: Told about every request.
-        write_gate: Called before each try of a request other than GET.
+        write_gate: Called before each try of a request other than GET, and again right before its first byte goes.
         host: The API server, for the observer.
     """
 
@@ -175,14 +179,20 @@ class RawClient:
         if body is not None:
             headers["content-type"] = content_type
         request = HttpRequest(
-            method=method, path=path, query=tuple(query), headers=headers, body=body, read_timeout=read_timeout
+            method=method,
+            path=path,
+            query=tuple(query),
+            headers=headers,
+            body=body,
+            read_timeout=read_timeout,
+            gate=None if method == "GET" else self._write_gate,
         )
         safe = method == "GET"
         tries = 0
         while True:
             tries += 1
-            if not safe and self._write_gate is not None:
-                self._write_gate()
+            if request.gate is not None:
+                request.gate()
             started = anyio.current_time()
             try:
                 response = await self._transport.request(request)

@@ -5,12 +5,14 @@ memory.
 
 *Guarantees* asked of an implementation: any status code is an answer, not an exception; header names of answers are
 lower-case; a connection that could not be made or broke is an `ApiConnectionError`, one that was too slow an
-`ApiTimeoutError`; cancellation at any point leaves the transport usable.
+`ApiTimeoutError`; cancellation at any point leaves the transport usable. A request's `gate` is called when there is a
+connection to send it on, right before its first byte goes, each time it is sent; what it raises is passed on, and
+nothing has been sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -32,6 +34,7 @@ class HttpRequest:
         body: Bytes to send, if any.
         read_timeout: Longest silence to accept while reading; None: the transport's default (30 s). A watch sets
             its own.
+        gate: Called right before the first byte goes; raises to stop the request. None: nothing is asked.
     """
 
     method: str
@@ -40,6 +43,7 @@ class HttpRequest:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes | None = None
     read_timeout: timedelta | None = None
+    gate: Callable[[], None] | None = field(default=None, compare=False, repr=False)
 
 
 @final

@@ -293,6 +293,8 @@ class _MemoryTransport:
     async def request(self, request: HttpRequest, /) -> HttpResponse:
         # The one place where a request can be cancelled: before anything has happened.
         await anyio.lowlevel.checkpoint()
+        if request.gate is not None:
+            request.gate()
         return self._server.handle(request)
 
     @asynccontextmanager
