@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import final
 
-from opsdk.controller._groups import leaves
+from opsdk._groups import leaves
 from opsdk.controller.metrics import ReconcileOutcome
 from opsdk.errors import (
     ConflictError,

@@ -23,8 +23,8 @@ from typing import Final, Protocol, final
 import anyio
 
 from opsdk._backend import ThreadWaker, no_stray_cancellation
+from opsdk._groups import raise_bare
 from opsdk.cache import Cached
-from opsdk.controller._groups import raise_bare
 from opsdk.controller._outcome import Retry, classify, is_about_the_missing
 from opsdk.controller._sources import Source
 from opsdk.controller.context import ReconcileContext, reconciling

@@ -10,7 +10,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from opsdk._backend import no_stray_cancellation
-from opsdk.manager._failures import unwrap
+from opsdk._groups import unwrap
 from opsdk.protocols import Runnable
 
 __all__ = ["Drainable", "RunnableGroup"]

@@ -24,6 +24,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
 
 from opsdk import clock
+from opsdk._groups import raise_bare
 from opsdk.errors import (
     AlreadyExistsError,
     ApiError,
@@ -34,7 +35,6 @@ from opsdk.errors import (
     LeadershipLostError,
     NotFoundError,
 )
-from opsdk.manager._failures import raise_bare
 from opsdk.manager._names import lease_fault, namespace_fault
 from opsdk.protocols import Reader, Writer
 

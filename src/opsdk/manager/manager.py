@@ -15,12 +15,13 @@ from anyio.abc import TaskGroup, TaskStatus
 from typing_extensions import TypeVar
 
 from opsdk._backend import ThreadWaker
+from opsdk._groups import raise_bare
 from opsdk.cache import CachedClient, Informers
 from opsdk.client import ApiClient
 from opsdk.controller import Controller, ControllerBuilder
 from opsdk.errors import ConfigurationError, LeadershipLostError, ManagerError
 from opsdk.events import Recorder
-from opsdk.manager._failures import raise_bare, raise_failures
+from opsdk.manager._failures import raise_failures
 from opsdk.manager._group import RunnableGroup
 from opsdk.manager._malformed import MalformedReporter
 from opsdk.manager.election import LeaderElector
