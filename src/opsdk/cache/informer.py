@@ -11,6 +11,7 @@ from typing import Generic, final
 import anyio
 from typing_extensions import TypeVar
 
+from opsdk.cache._streaming import StreamingRefusals
 from opsdk.cache.changes import Cached, Change, Handler, ObjectAdded, ObjectDeleted
 from opsdk.cache.header import order_of
 from opsdk.cache.overlay import Overlay
@@ -37,6 +38,7 @@ class _Sink:
 
     list_started: Callable[[], None]
     page: Callable[[Sequence[bytes]], None]
+    initial: Callable[[RawEvent], None]
     list_ended: Callable[[str], None]
     event: Callable[[RawEvent], str]
     connected: Callable[[], None]
@@ -58,6 +60,7 @@ class Informer(Generic[T]):
         labels: Only objects that match; None: all.
         options: How to talk to the server.
         malformed: Is told about objects that do not fit their model.
+        refusals: What the server is known not to stream; shared by informers of one server.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Informer(Generic[T]):
         labels: LabelSelector | None = None,
         options: ReflectorOptions | None = None,
         malformed: MalformedHook | None = None,
+        refusals: StreamingRefusals | None = None,
     ) -> None:
         self._kind = kind
         self._resource = resource_of(kind)
@@ -82,6 +86,7 @@ class Informer(Generic[T]):
             _Sink(
                 list_started=self._list_started,
                 page=self._page,
+                initial=self._initial,
                 list_ended=self._list_ended,
                 event=self._event,
                 connected=self._connected,
@@ -91,6 +96,7 @@ class Informer(Generic[T]):
             namespace=namespace,
             labels=str(self._selector) or None,
             options=options,
+            refusals=refusals,
         )
         self._handlers: list[Handler[T]] = []
         self._synced = False
@@ -263,8 +269,23 @@ class Informer(Generic[T]):
         for item in items:
             cached = self._store.read(item)
             if cached is not None:
-                self._seen.add((cached.header.namespace or "", cached.header.name))
-                self._tell_all(self._store.put(cached, initial=not self._synced, listed=True))
+                self._list_shows(cached)
+
+    def _initial(self, event: RawEvent) -> None:
+        self._alive("")
+        cached = self._store.read(event.object)
+        if cached is None:
+            return
+        if event.type == "DELETED":  # while the list was on its way
+            self._seen.discard((cached.header.namespace or "", cached.header.name))
+            self._overlay.saw_deletion(cached.header.uid)
+            self._tell_all(self._store.discard(cached))
+        else:
+            self._list_shows(cached)
+
+    def _list_shows(self, cached: Cached[T]) -> None:
+        self._seen.add((cached.header.namespace or "", cached.header.name))
+        self._tell_all(self._store.put(cached, initial=not self._synced, listed=True))
 
     def _list_ended(self, resource_version: str) -> None:
         seen, self._seen = self._seen, set()

@@ -9,6 +9,7 @@ import anyio
 from anyio.abc import TaskGroup
 from typing_extensions import TypeVar
 
+from opsdk.cache._streaming import StreamingRefusals
 from opsdk.cache.informer import Informer
 from opsdk.cache.reflector import ReflectorOptions
 from opsdk.cache.selectors import Selector, selector_of
@@ -48,6 +49,7 @@ class Informers:
         self.malformed: MalformedHook | None = None
         self._client = client
         self._options = options
+        self._refusals = StreamingRefusals()
         self._namespaces = tuple(namespaces)
         self._informers: dict[tuple[type[KubeObject], str | None, Selector], Informer[Any]] = {}
         self._tasks: TaskGroup | None = None
@@ -69,7 +71,13 @@ class Informers:
         if known is not None:
             return cast("Informer[T]", known)
         informer = Informer(
-            self._client, kind, namespace=namespace, labels=labels, options=self._options, malformed=self._malformed
+            self._client,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            options=self._options,
+            malformed=self._malformed,
+            refusals=self._refusals,
         )
         self._informers[key] = informer
         if self._tasks is not None:

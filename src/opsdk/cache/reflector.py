@@ -1,8 +1,9 @@
-"""Follows one kind at the API server: lists it by pages, then watches, for ever.
+"""Follows one kind at the API server: lists it, by pages or as a stream, then watches, for ever.
 
 Guarantees:
     * All that happens to the objects reaches the sink, if not as itself then as the difference that a list finds.
     * A list that fails half-way is started over; the sink hears of its end only when it was complete.
+    * A server that does not stream lists is asked for pages at once, and not asked for a stream again for an hour.
     * However a watch ends, it is resumed from the last version seen; only a version that has become too old needs a
       new list. Failures and empty watches back off, with jitter.
     * A peer that is silent for longer than the inactivity limit is given up. When that happens twice in a row, although
@@ -24,15 +25,18 @@ from typing import Final, Literal, Protocol, TypeAlias, final
 import anyio
 import msgspec
 
+from opsdk.cache._streaming import ENDS_INITIAL_EVENTS, StreamingRefusals
 from opsdk.cache.header import order_of
 from opsdk.client import RawClient, RawEvent
 from opsdk.errors import (
+    ApiConnectionError,
     ApiError,
     ApiProtocolError,
     ApiStatusError,
     ApiTimeoutError,
     ForbiddenError,
     GoneError,
+    InvalidError,
     NotFoundError,
 )
 from opsdk.models import ResourceInfo
@@ -52,6 +56,8 @@ _LONG_WATCH_SECONDS: Final = 10.0
 """A watch that lasted so long ended for good reasons."""
 _SILENT_WATCHES: Final = 2
 """After so many in a row it is listed again: perhaps nobody will ever tell what comes after that version."""
+_BROKEN_STREAMS: Final = 2
+"""After so many streamed lists in a row that were not completed, one in pages: something may limit all streams."""
 
 
 @final
@@ -61,12 +67,15 @@ class ReflectorOptions:
 
     Args:
         page_size: Objects in one page of a list. Default 500.
+        stream_lists: Ask for lists as streams (WatchList) where the server offers that, else for pages. Default no:
+            pages cost the operator less; see `docs/design/streamed-lists.md`.
         watch_timeout: The server is asked to end a watch after this long, up to twice, at random. Default 5 min.
         inactivity: A watch that is silent for longer is given up. Default 90 s: servers send a bookmark about once a
             minute, which a limit of one minute would cut off.
     """
 
     page_size: int = 500
+    stream_lists: bool = False
     watch_timeout: timedelta = timedelta(minutes=5)
     inactivity: timedelta = timedelta(seconds=90)
 
@@ -82,8 +91,12 @@ class ReflectorSink(Protocol):
         """One page of it."""
         ...
 
+    def initial(self, event: RawEvent, /) -> None:
+        """One event of a list that comes as a stream: an object that is there, or what happened to it meanwhile."""
+        ...
+
     def list_ended(self, resource_version: str, /) -> None:
-        """It is complete: what was in none of its pages is gone."""
+        """It is complete: what was in none of its pages or events is gone."""
         ...
 
     def event(self, event: RawEvent, /) -> str:
@@ -105,6 +118,11 @@ class ReflectorSink(Protocol):
 
 class _BookmarkMeta(msgspec.Struct):
     resource_version: str = msgspec.field(name="resourceVersion", default="")
+    annotations: dict[str, str] | None = None
+
+    @property
+    def ends_initial_events(self) -> bool:
+        return self.annotations is not None and self.annotations.get(ENDS_INITIAL_EVENTS) == "true"
 
 
 class _Bookmark(msgspec.Struct):
@@ -142,6 +160,7 @@ class Reflector:
         namespace: None: all namespaces.
         labels: A selector; None: all objects.
         options: See `ReflectorOptions`.
+        refusals: What the server is known not to stream; shared by reflectors of one server.
         source: Where jitter comes from; for tests.
     """
 
@@ -154,6 +173,7 @@ class Reflector:
         namespace: str | None = None,
         labels: str | None = None,
         options: ReflectorOptions | None = None,
+        refusals: StreamingRefusals | None = None,
         source: random.Random | None = None,
     ) -> None:
         self._raw = raw
@@ -162,12 +182,14 @@ class Reflector:
         self._namespace = namespace
         self._labels = labels
         self._options = ReflectorOptions() if options is None else options
+        self._refusals = StreamingRefusals() if refusals is None else refusals
         self._random = random.Random() if source is None else source  # noqa: S311 - jitter, not a secret
         self._backoff = _Backoff(self._random)
         self._version = ""
         self._progressed = False
         self._accepted = False
         self._silent = 0
+        self._broken_streams = 0
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
@@ -175,18 +197,18 @@ class Reflector:
             began = anyio.current_time()
             self._progressed = self._accepted = False
             failure: ApiError | None = None
-            verb: Verb = "watch" if self._version else "list"
             try:
-                if not self._version:
+                if self._version:
+                    await self._watch()
+                elif not await self._streamed():
                     await self._list()
                     continue
-                await self._watch()
             except GoneError as error:
                 _logger.info("%s: listing again: %s", self._resource, error)
                 self._version = ""
                 failure = error
             except ApiError as error:
-                self._sink.failed(verb, error)
+                self._sink.failed("watch" if self._version else "list", error)
                 failure = error
                 if self._accepted and isinstance(error, ApiTimeoutError):
                     self._silent += 1
@@ -205,6 +227,28 @@ class Reflector:
         if isinstance(error, ApiStatusError) and error.retry_after is not None:
             seconds = max(seconds, min(error.retry_after.total_seconds(), _LONGEST_BACKOFF_SECONDS))
         await anyio.sleep(seconds)
+
+    async def _streamed(self) -> bool:
+        """List and watch in one stream; False: that has to be a list in pages."""
+        if not self._options.stream_lists or self._broken_streams >= _BROKEN_STREAMS:
+            return False
+        if self._refusals.has(self._resource):
+            return False
+        try:
+            await self._watch()
+        except ApiError as error:
+            if self._version:
+                raise
+            if isinstance(error, ApiStatusError) and self._refusals.asks_for_pages(self._resource, error):
+                _logger.debug("%s: the server does not stream this list: %s", self._resource, error)
+                return False
+            self._broken_streams += 1
+            raise
+        if not self._version:
+            self._broken_streams += 1
+            msg = f"the streamed list of {self._resource} ended before it was complete"
+            raise ApiConnectionError(msg)
+        return True
 
     async def _list(self) -> None:
         limit: int | None = self._options.page_size
@@ -239,30 +283,54 @@ class Reflector:
             if not version:
                 msg = f"the list of {self._resource} has no resourceVersion to watch from"
                 raise ApiProtocolError(msg)
-            self._version = version
-            self._sink.list_ended(version)
+            self._listed(version)
             return
 
+    def _listed(self, version: str) -> None:
+        self._version = version
+        self._broken_streams = 0
+        self._sink.list_ended(version)
+
     async def _watch(self) -> None:
+        """Watch from the version that is known; from none, list in the same stream first."""
         options = self._options
+        if not self._version:
+            self._sink.list_started()
         async with self._raw.watch(
             self._resource,
             namespace=self._namespace,
             labels=self._labels,
-            resource_version=self._version,
+            resource_version=self._version or None,
+            send_initial_events=not self._version,
             timeout=options.watch_timeout * self._random.uniform(1.0, 2.0),
             inactivity=options.inactivity,
         ) as events:
-            self._sink.connected()
-            self._accepted = True
+            if self._version:
+                self._sink.connected()
+                self._accepted = True
             async for event in events:
                 self._silent = 0
                 if event.type == "BOOKMARK":
-                    version = _bookmark_version(event.object)
-                    self._move(version)
-                    self._sink.bookmark(version)
-                else:
+                    self._bookmark(_bookmark(event.object))
+                elif self._version:
                     self._move(self._sink.event(event))
+                else:
+                    self._sink.initial(event)
+
+    def _bookmark(self, bookmark: _BookmarkMeta) -> None:
+        version = bookmark.resource_version
+        if self._version:
+            self._move(version)
+            self._sink.bookmark(version)
+        elif not bookmark.ends_initial_events:
+            # A server that does not know what it was asked for watches from now on: there is no list to wait for.
+            raise InvalidError(422, message="the server sends bookmarks before the initial events have ended")
+        elif not version:
+            msg = f"the streamed list of {self._resource} has no resourceVersion to watch from"
+            raise ApiProtocolError(msg)
+        else:
+            self._accepted = True
+            self._listed(version)
 
     def _move(self, version: str) -> None:
         if version and version != self._version and order_of(version) >= order_of(self._version):
@@ -270,9 +338,9 @@ class Reflector:
             self._progressed = True
 
 
-def _bookmark_version(raw: bytes) -> str:
+def _bookmark(raw: bytes) -> _BookmarkMeta:
     try:
-        return _BOOKMARKS.decode(raw).metadata.resource_version
+        return _BOOKMARKS.decode(raw).metadata
     except msgspec.MsgspecError as error:
         msg = f"a bookmark cannot be read: {error}"
         raise ApiProtocolError(msg) from error
