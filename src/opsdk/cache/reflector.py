@@ -34,6 +34,7 @@ from opsdk.errors import (
     ApiProtocolError,
     ApiStatusError,
     ApiTimeoutError,
+    ConfigurationError,
     ForbiddenError,
     GoneError,
     InvalidError,
@@ -72,12 +73,25 @@ class ReflectorOptions:
         watch_timeout: The server is asked to end a watch after this long, up to twice, at random. Default 5 min.
         inactivity: A watch that is silent for longer is given up. Default 90 s: servers send a bookmark about once a
             minute, which a limit of one minute would cut off.
+
+    Raises:
+        ConfigurationError: One of them is not positive.
     """
 
     page_size: int = 500
     stream_lists: bool = False
     watch_timeout: timedelta = timedelta(minutes=5)
     inactivity: timedelta = timedelta(seconds=90)
+
+    def __post_init__(self) -> None:
+        faults: list[str] = []
+        if self.page_size < 1:
+            faults.append(f"page_size is {self.page_size}; it must be at least 1")
+        for name, value in (("watch_timeout", self.watch_timeout), ("inactivity", self.inactivity)):
+            if value <= timedelta(0):
+                faults.append(f"{name} is {value}; it must be positive")
+        if faults:
+            raise ConfigurationError("ReflectorOptions: " + "; ".join(faults))
 
 
 class ReflectorSink(Protocol):

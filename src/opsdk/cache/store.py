@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeAlias, final
 import msgspec
 from typing_extensions import TypeVar
 
+from opsdk.cache._label_index import LabelIndex
 from opsdk.cache.changes import Cached, Change, ObjectAdded, ObjectDeleted, ObjectModified
 from opsdk.cache.header import Header, read_document
 from opsdk.cache.selectors import Selector
@@ -120,6 +121,7 @@ class Store(Generic[T]):
         self._slots: dict[Key, _Slot] = {}
         self._namespaces: dict[str, set[Key]] = {}
         self._indexes: dict[str, _Index[T]] = {_OWNER: _Index(_by_owner)}
+        self._labels = LabelIndex()
         self._uids: dict[str, Key] = {}  # no index: one set for each object would be a burden to the collector
         self._reported: dict[Key, tuple[str, str]] = {}
 
@@ -154,13 +156,19 @@ class Store(Generic[T]):
 
     def select(self, *, namespace: str | None = None, labels: Selector | None = None) -> Iterator[Cached[T]]:
         """The objects of a namespace, or of all, whose labels match; in no order. As they are at the call."""
-        keys: Collection[Key] = self._slots if namespace is None else self._namespaces.get(namespace, ())
-        slots = [self._slots[key] for key in keys]
+        slots = [self._slots[key] for key in self._candidates(namespace, labels)]
         return (
             Cached(slot.header, slot.raw, self._codec)
             for slot in slots
             if labels is None or labels.matches(slot.header.labels)
         )
+
+    def _candidates(self, namespace: str | None, labels: Selector | None) -> Collection[Key]:
+        if labels:
+            found = self._labels.candidates(labels, ((key, slot.header.labels) for key, slot in self._slots.items()))
+            if found is not None:
+                return found if namespace is None else [key for key in found if key[0] == namespace]
+        return self._slots if namespace is None else self._namespaces.get(namespace, ())
 
     def by_uid(self, uid: str, /) -> Cached[T] | None:
         """The object with that uid."""
@@ -276,15 +284,16 @@ class Store(Generic[T]):
         return None if slot is None else Cached(slot.header, slot.raw, self._codec)
 
     def _set(self, key: Key, new: Cached[T]) -> None:
-        self._forget_uid(key)
+        self._forget(key)
         self._uids[new.header.uid] = key
+        self._labels.put(key, new.header.labels)
         self._slots[key] = _Slot(new.header, new.raw)
         self._namespaces.setdefault(key[0], set()).add(key)
         for index in self._indexes.values():
             index.put(key, self._values(index, new))
 
     def _drop(self, key: Key) -> None:
-        self._forget_uid(key)
+        self._forget(key)
         del self._slots[key]
         self._reported.pop(key, None)
         if keys := self._namespaces.get(key[0]):
@@ -294,9 +303,12 @@ class Store(Generic[T]):
         for index in self._indexes.values():
             index.drop(key)
 
-    def _forget_uid(self, key: Key) -> None:
+    def _forget(self, key: Key) -> None:
         slot = self._slots.get(key)
-        if slot is not None and self._uids.get(slot.header.uid) == key:
+        if slot is None:
+            return
+        self._labels.drop(key, slot.header.labels)
+        if self._uids.get(slot.header.uid) == key:
             del self._uids[slot.header.uid]
 
     def _values(self, index: _Index[T], cached: Cached[T]) -> Iterable[str]:

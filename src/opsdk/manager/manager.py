@@ -79,7 +79,7 @@ class Manager:
         self._api_client = base.with_observer(self._metrics.rest_client)
         self._elector = self._make_elector(options)
         gated = self._api_client if self._elector is None else self._api_client.with_gate(self._elector.gate)
-        self._informers = Informers(self._api_client, namespaces=options.namespaces)
+        self._informers = Informers(self._api_client, options=options.reflector, namespaces=options.namespaces)
         self._client = CachedClient(gated, self._informers)
         self._recorder = Recorder(
             gated, component=options.field_manager, observer=self._metrics.events, redact=options.redact

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, cast, final
 
+from opsdk.cache import ReflectorOptions
 from opsdk.errors import ConfigurationError
 from opsdk.manager._names import lease_fault, namespace_fault
 from opsdk.manager.logs import LogFormat
@@ -24,7 +25,9 @@ _NEEDED: Final[dict[type, str]] = {
     timedelta: "a timedelta",
     Path: "a pathlib.Path",
     tuple: "a tuple of names",
+    ReflectorOptions: "an opsdk.cache.ReflectorOptions",
 }
+_REFLECTOR: Final = ReflectorOptions()
 
 
 @final
@@ -50,6 +53,7 @@ class ManagerOptions:
         grace_period: How long running reconciles may go on when the manager stops. Default 25 s.
         field_manager: Names this operator in managedFields and as the reporter of events. Default `opsdk`.
         namespaces: Watch only these; default: all.
+        reflector: How caches list and watch: page size, streamed lists, timeouts. Default: see `ReflectorOptions`.
         kubeconfig_context: The context to use when the manager makes its own client; default: the current one.
         readiness_staleness: A cache that has heard nothing from the server for this long is not ready. Default 5 min.
         liveness_block: Liveness fails when the event loop has not turned for this long. Default 30 s.
@@ -81,6 +85,7 @@ class ManagerOptions:
     grace_period: timedelta = timedelta(seconds=25)
     field_manager: str = "opsdk"
     namespaces: tuple[str, ...] = ()
+    reflector: ReflectorOptions = _REFLECTOR
     kubeconfig_context: str | None = None
     readiness_staleness: timedelta = timedelta(minutes=5)
     liveness_block: timedelta = timedelta(seconds=30)

@@ -16,7 +16,8 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace
 from failing_network import Answer, Following, Network, following, status
 from opsdk.cache import Informers, ReflectorOptions
 from opsdk.client import ApiClient, HttpRequest, HttpResponse
-from opsdk.errors import ApiTimeoutError, ForbiddenError
+from opsdk.errors import ApiTimeoutError, ConfigurationError, ForbiddenError
+from opsdk.manager import Manager, ManagerOptions
 from opsdk.testing import ApiServer
 from opsdk.types import Json
 
@@ -369,3 +370,21 @@ async def test_freshness_counts_what_comes_through_a_stream() -> None:
     async with following("a", options=STREAMED) as this:
         await this.informer.wait_synced()
         assert this.informer.freshness <= timedelta(seconds=0.1)
+
+
+def test_options_that_make_no_sense_are_refused_all_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"page_size is 0.*; inactivity is 0:00:00; it must be positive"):
+        ReflectorOptions(page_size=0, inactivity=timedelta(0))
+
+
+async def test_a_manager_lists_as_its_options_say() -> None:
+    async with ApiServer() as server:
+        network = Network(server.transport())
+        options = ManagerOptions(leader_election=False, serve_metrics=False, serve_probes=False, reflector=STREAMED)
+        manager = Manager(options, client=ApiClient(network))
+        informer = manager.informers.informer(ConfigMap)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(manager.start)
+            await informer.wait_synced()
+            assert (streams(network), network.lists) == (1, [])
+            manager.stop()
