@@ -1,0 +1,243 @@
+"""Runs lives of a resource until a law is broken, then looks for the shortest such life."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, final
+
+import anyio
+import hypothesis
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis.errors import Flaky
+from hypothesis.strategies import SearchStrategy
+
+from opsdk.client import ApiClient
+from opsdk.errors import ObjectError
+from opsdk.protocols import KubeObject
+from opsdk.testing.campaigns._plan import Plan, Step, plans
+from opsdk.testing.campaigns._schema import definition_of
+from opsdk.testing.campaigns._state import State
+from opsdk.testing.campaigns._strategies import canonical, values_of
+from opsdk.testing.campaigns._world import BrokenLawError, Outcome, SpecRefusedError, Terms, live
+from opsdk.testing.campaigns.errors import CampaignError, Law
+from opsdk.testing.campaigns.operators import MakeOperator
+from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options
+from opsdk.types import Json, JsonObject
+
+__all__ = ["CampaignReport", "campaign"]
+
+_SHRINKING_LIVES: Final = 80
+"""How many lives may be tried to make a failure shorter: each costs as much as a test of the whole operator."""
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignReport:
+    """What a campaign without a failure has tried.
+
+    Args:
+        lives: Lives of the resource, each on a cluster of its own.
+        changes: Changes of a spec in them.
+        invalid: Specs that had to be refused, and were.
+        unsuitable: Lives that could not begin, because a rule refused a spec that the schema allows.
+    """
+
+    lives: int
+    changes: int
+    invalid: int
+    unsuitable: int
+
+
+def campaign(
+    make_operator: MakeOperator,
+    kind: type[KubeObject] | JsonObject,
+    *,
+    settle: timedelta = timedelta(minutes=2),
+    patience: timedelta = timedelta(hours=1),
+    fields: Mapping[str, SearchStrategy[Json]] | None = None,
+    install: Sequence[type[KubeObject]] = (),
+    prepare: Callable[[ApiClient], Awaitable[None]] | None = None,
+    cluster: Callable[[ApiClient], Awaitable[None]] | None = None,
+    laws: Collection[Law] = tuple(Law),
+    ignore: Sequence[str] = (),
+    examples: int = 20,
+    changes: int = 3,
+    seed: int = 0,
+    backend: Callable[[], BackendOptions] = virtual_asyncio_options,
+) -> CampaignReport:
+    """Change a resource's spec in all ways that its schema allows, and see whether the operator follows.
+
+    Each life of the resource runs on an in-memory API server of its own, on virtual time, with the whole operator.
+    Specs come from the CRD's schema (see `specs_of`). What must hold stands in `Law`. Of the states, all objects are
+    compared that the operator has ever looked at, without times, uids, versions, allocated addresses, `stateHistory`
+    and events.
+
+    *Guarantees*: the same seed tries the same lives, with the same hypothesis. A failure is shortened.
+    *Not promised*: that what is not found is not there.
+
+    Call it from a test that is not async: it runs event loops itself.
+
+    Args:
+        make_operator: Makes the operator for one cluster: `managed(register)`, `with_lightkube(run)`, or your own.
+        kind: The resource: its class, or the manifest of its CRD.
+        settle: For how long, on virtual time, nothing must be written for the operator to be at rest. Longer than its
+            longest timer.
+        patience: How long it may take to come to rest.
+        fields: Strategies for single fields of the spec, by path (`image`, `ports[].name`).
+        install: Other custom resources that must be there.
+        prepare: Makes the objects that must be there before the resource.
+        cluster: Runs beside the operator in the place of a cluster's controllers: `DeploymentActor(client).run`.
+        laws: What is checked.
+        ignore: Patterns of what does not count in states: `ConfigMap`, `Deployment.metadata.annotations.*`,
+            `status.attempts`.
+        examples: How many lives are tried.
+        changes: How often a spec changes in one life, at most.
+        seed: Where the search begins.
+        backend: Makes the options of the event loop, for each life anew.
+
+    Raises:
+        CampaignError: A law does not hold.
+        ObjectError: `kind` has no schema of a spec, `fields` has a path that is not in it, or no spec was accepted.
+    """
+    definition = definition_of(kind)
+    terms = Terms(
+        definition=definition,
+        make=make_operator,
+        install=tuple(install),
+        prepare=prepare,
+        cluster=cluster,
+        settle=settle,
+        patience=patience,
+        laws=frozenset(laws),
+    )
+    search = _Search(terms, ignore=tuple(ignore), seed=seed, backend=backend)
+    lives = plans(values_of(definition.spec, fields=fields), definition.spec, changes=changes)
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large),
+        verbosity=Verbosity.quiet,
+    )
+    @hypothesis.given(plan=lives)
+    def run(plan: Plan) -> None:
+        search.check(plan)
+
+    try:
+        run()
+    except CampaignError as error:
+        raise search.failure or error from None  # the last one shown by hypothesis has notes of its own
+    except Flaky:
+        if search.failure is None:
+            raise
+        raise search.failure from None
+    return search.report()
+
+
+@final
+class _Search:
+    """What was tried, and what came of it."""
+
+    def __init__(
+        self, terms: Terms, *, ignore: tuple[str, ...], seed: int, backend: Callable[[], BackendOptions]
+    ) -> None:
+        self._terms = terms
+        self._ignore = ignore
+        self._seed = seed
+        self._backend = backend
+        self._broken: dict[str, CampaignError] = {}
+        self._sound: set[str] = set()
+        self._fresh: dict[str, State] = {}
+        self._shrinking = 0
+        self._lives = self._changes = self._invalid = self._unsuitable = 0
+        self.failure: CampaignError | None = None
+
+    def check(self, plan: Plan) -> None:
+        """Lead one life; the second time, only its verdict is repeated.
+
+        Raises:
+            CampaignError: A law does not hold.
+        """
+        name = str(plan)
+        known = name in self._broken
+        if not known:
+            if name in self._sound:
+                return
+            if self.failure is not None:
+                self._shrinking += 1
+                if self._shrinking > _SHRINKING_LIVES:
+                    return
+            try:
+                self._try(plan)
+            except BrokenLawError as broken:
+                self._broken[name] = self._error(plan, broken)
+            else:
+                self._sound.add(name)
+                return
+        self.failure = self._broken[name]
+        raise self.failure
+
+    def report(self) -> CampaignReport:
+        """What was tried.
+
+        Raises:
+            ObjectError: No spec was accepted.
+        """
+        if self._lives == 0:
+            raise ObjectError(
+                f"the API server refused every spec of {self._terms.definition.kind}; give strategies for the fields "
+                "that its rules are about"
+            )
+        return CampaignReport(
+            lives=self._lives, changes=self._changes, invalid=self._invalid, unsuitable=self._unsuitable
+        )
+
+    def _try(self, plan: Plan) -> None:
+        try:
+            outcome = self._live(plan)
+        except SpecRefusedError:
+            self._unsuitable += 1
+            hypothesis.reject()
+        self._changes += len(plan.steps) - 1
+        self._invalid += len(plan.invalid)
+        if outcome.rest is None or Law.HISTORY not in self._terms.laws:
+            return
+        name = canonical(outcome.spec)
+        if len(plan.steps) == 1 and plan.steps[0].pause_seconds is None:
+            self._fresh[name] = outcome.rest
+        fresh = self._fresh.get(name)
+        if fresh is None:
+            straight = Plan(steps=(Step(spec=outcome.spec),))
+            fresh = self._fresh[name] = self._rest_of(straight)
+        lines = fresh.difference(outcome.rest, self._ignore)
+        if lines:
+            raise BrokenLawError(
+                Law.HISTORY, "a resource created with the last spec right away ends otherwise (right away -> so)", lines
+            )
+
+    def _rest_of(self, plan: Plan) -> State:
+        rest = self._live(plan).rest
+        assert rest is not None
+        return rest
+
+    def _live(self, plan: Plan) -> Outcome:
+        self._lives += 1
+        name, options = self._backend()
+        return anyio.run(live, self._terms, plan, backend=name, backend_options=options)
+
+    def _error(self, plan: Plan, broken: BrokenLawError) -> CampaignError:
+        return CampaignError(
+            self._terms.definition.kind,
+            broken.law,
+            recipe=plan.recipe(self._terms.definition.kind),
+            what=broken.what,
+            found=broken.lines,
+            seed=self._seed,
+        )
