@@ -230,7 +230,7 @@ class Pass(Generic[CR]):
             await self._store_failure(status, outcome)
             await self._warn(outcome, state, handler)
             raise outcome.error
-        status.observed(self._generation)
+        status.observed(self._generation, handler.conditions)
         await self._own(status.write())
         return outcome
 

@@ -18,6 +18,7 @@ from opsdk.models import (
     StateTransition,
     StateTransitionStruct,
     codec_of,
+    find_condition,
     set_condition,
 )
 from opsdk.protocols import Client, MachineObject, MachineStatusView
@@ -111,10 +112,22 @@ class StatusInHand(Generic[CR]):
             )
         self.observed(generation)
 
-    def observed(self, generation: int | None) -> None:
-        """Record which generation the pass was about."""
-        if generation is not None:
-            _writable(self.view).observed_generation = generation
+    def observed(self, generation: int | None, conditions: Sequence[StateCondition] = ()) -> None:
+        """Record which generation the pass was about.
+
+        Args:
+            generation: The object's.
+            conditions: What the state says; where the status still says so, it says it of this generation. Else a
+                reader of `observedGeneration` would take a condition for outdated that has been looked at.
+        """
+        if generation is None:
+            return
+        status = _writable(self.view)
+        status.observed_generation = generation
+        for wanted in conditions:
+            present = find_condition(status.conditions, wanted.type)
+            if present is not None and (present.status, present.reason) == (wanted.status, wanted.reason):
+                present.observedGeneration = generation
 
     def restore(self) -> None:
         """Bring back the status as it was when the pass began."""

@@ -458,6 +458,20 @@ class TestReconciling:
         await bench.one_pass(machine)
         assert (await bench.get()).status.observed_generation == 2
 
+    async def test_conditions_that_still_hold_are_of_the_generation_that_was_looked_at(self, bench: Bench) -> None:
+        async def reconcile(widget: Widget) -> None:
+            set_condition(widget.status.conditions, type="Own", status="True", reason="Hook", observed_generation=1)
+
+        conditions = [StateCondition(type="Ready", status="True", reason="InA")]
+        machine = bench.machine({"a": StateHandler(conditions=conditions, reconcile=reconcile)})
+        await bench.one_pass(machine)
+        entered = (await bench.get()).status.conditions[0].lastTransitionTime
+        await bench.resize(5)
+        await bench.one_pass(machine)
+        found = {c.type: (c.observedGeneration, c.reason) for c in (await bench.get()).status.conditions}
+        assert found == {"Ready": (2, "InA"), "Own": (1, "Hook")}
+        assert (await bench.get()).status.conditions[0].lastTransitionTime == entered
+
     async def test_a_failure_is_announced_and_its_changes_are_dropped(self, bench: Bench) -> None:
         async def reconcile(widget: Widget) -> None:
             widget.status.note = "half done"
