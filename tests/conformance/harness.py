@@ -7,6 +7,7 @@ import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 import anyio
@@ -29,6 +30,7 @@ __all__ = [
     "gadget",
     "new_name",
     "plain",
+    "prepare",
     "widget",
 ]
 
@@ -271,11 +273,16 @@ class Watch:
 
 @final
 class Api:
-    """One server, and a namespace of the test's own."""
+    """One server, and a namespace of the test's own.
 
-    def __init__(self, transport: Transport, namespace: str) -> None:
+    Args:
+        server: `real` or `memory`.
+    """
+
+    def __init__(self, transport: Transport, namespace: str, *, server: str) -> None:
         self.transport = transport
         self.namespace = namespace
+        self.server = server
 
     def path(self, resource: str, name: str = "", sub: str = "", *, namespace: str | None = None) -> str:
         root, namespaced = _ROOTS[resource]
@@ -363,3 +370,23 @@ async def eventually(holds: Callable[[], Awaitable[bool]], *, timeout_seconds: f
     with anyio.fail_after(timeout_seconds):
         while not await holds():  # noqa: ASYNC110 - the server cannot tell us
             await anyio.sleep(0.1)
+
+
+async def prepare(transport: Transport, server: str) -> Api:
+    """A namespace of the test's own, and the CRDs: those of a control plane of ours were there before its tests."""
+    namespace = new_name("conformance")
+    api = Api(transport, namespace, server=server)
+    await api.created("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    if (await api.get("customresourcedefinitions", CRDS[-1]["metadata"]["name"])).status == 200:
+        return api
+    for crd in CRDS:
+        await api.create("customresourcedefinitions", crd)
+        await eventually(partial(_is_served, api, crd["spec"]["names"]["plural"]))
+    return api
+
+
+async def _is_served(api: Api, plural: str) -> bool:
+    """Reading works a moment before writing does."""
+    if (await api.get(plural)).status != 200:
+        return False
+    return (await api.create(plural, {"metadata": {"name": "Not A Name"}})).status != 404

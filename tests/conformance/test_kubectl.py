@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -19,11 +19,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from conformance.harness import CRDS, GROUP, new_name
+from conformance.harness import GROUP, Api, prepare
+from opsdk.client import ClientConfig, HttpxTransport
 from opsdk.testing.apiserver import ApiServer
-from real_cluster import real_cluster
 
 pytestmark = pytest.mark.anyio
+
+WIDGETS = f"widgets.{GROUP}"  # other suites have widgets, too
 
 
 @pytest.fixture(
@@ -33,16 +35,6 @@ pytestmark = pytest.mark.anyio
 )
 def server(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def real_kubeconfig() -> Generator[Path]:
-    """A cluster of its own: kubectl goes by short names, which other suites' kinds would make ambiguous."""
-    if named := os.environ.get("OPSDK_TEST_KUBECONFIG"):
-        yield Path(named)
-        return
-    with real_cluster(CRDS) as cluster:
-        yield cluster.kubeconfig
 
 
 @pytest.fixture
@@ -71,13 +63,14 @@ class Outcome:
 
 @final
 class Kubectl:
-    def __init__(self, kubeconfig: Path, folder: Path, namespace: str) -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, api: Api) -> None:
         program = os.environ.get("OPSDK_KUBECTL") or shutil.which("kubectl")
         assert program, "no kubectl: put it on PATH or name it in OPSDK_KUBECTL"
         self._program = program
         self._kubeconfig = kubeconfig
         self._folder = folder
-        self.namespace = namespace
+        self.api = api
+        self.namespace = api.namespace
 
     async def run(self, *arguments: str, stdin: object = None) -> Outcome:
         """Run it in the test's namespace; documents on stdin are written as JSON."""
@@ -104,35 +97,31 @@ class Kubectl:
         return outcome
 
 
+@pytest.fixture(scope="session")
+def kubectl_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where kubectl keeps what it has discovered, by address: asked for once where the address stays."""
+    return tmp_path_factory.mktemp("kubectl")
+
+
 @pytest.fixture
 async def kubectl(
-    server: str, anyio_backend: str, tmp_path: Path, request: pytest.FixtureRequest
+    server: str, anyio_backend: str, tmp_path: Path, kubectl_cache: Path, request: pytest.FixtureRequest
 ) -> AsyncGenerator[Kubectl]:
-    namespace = new_name("kubectl")
+    """In a namespace of the test's own, with the suite's kinds."""
     if server == "real":
-        real: Path = request.getfixturevalue("real_kubeconfig")
-        found = Kubectl(real, tmp_path, namespace)
-        await _prepare(found)
-        yield found
-        await found.run("delete", "namespace", namespace, "--wait=false")
+        kubeconfig: Path = request.getfixturevalue("real_kubeconfig")
+        transport = HttpxTransport(ClientConfig.from_files([kubeconfig]))
+        try:
+            api = await prepare(transport, server)
+            yield Kubectl(kubeconfig, kubectl_cache, api)
+            await api.delete("namespaces", api.namespace)
+        finally:
+            await transport.aclose()
         return
     kubeconfig = tmp_path / "kubeconfig"
     async with ApiServer() as memory, memory.serve() as served:
         kubeconfig.write_text(served.kubeconfig())
-        found = Kubectl(kubeconfig, tmp_path, namespace)
-        await _prepare(found)
-        yield found
-
-
-async def _prepare(kubectl: Kubectl) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kubectl.namespace}}
-    everything = {"apiVersion": "v1", "kind": "List", "items": [namespace, *CRDS]}
-    await kubectl.ok("apply", "-f", "-", stdin=everything)
-    names = [f"crd/{crd['metadata']['name']}" for crd in CRDS]
-    await kubectl.ok("wait", "--for=condition=Established", "--timeout=60s", *names)
-    with anyio.fail_after(30):
-        while (await kubectl.run("get", "widgets,gadgets,plains")).code != 0:  # noqa: ASYNC110 - it cannot tell us
-            await anyio.sleep(0.2)
+        yield Kubectl(kubeconfig, tmp_path, await prepare(memory.transport(), server))
 
 
 def widget(name: str = "a", **spec: Any) -> dict[str, Any]:
@@ -164,43 +153,43 @@ _DEPLOYMENT = {
 
 
 async def test_get_prints_the_columns(kubectl: Kubectl) -> None:
-    assert (await kubectl.run("get", "widgets")).err == f"No resources found in {kubectl.namespace} namespace.\n"
+    assert (await kubectl.run("get", WIDGETS)).err == f"No resources found in {kubectl.namespace} namespace.\n"
     await kubectl.ok("apply", "-f", "-", stdin=widget())
     shown = await kubectl.ok("get", "wdg")
     assert shown.out.splitlines()[0].split() == ["NAME", "SIZE", "READY", "DUE"]
     assert shown.rows == [["a", "3"]]
-    wide = await kubectl.ok("get", "widget", "a", "-o", "wide")
+    wide = await kubectl.ok("get", WIDGETS, "a", "-o", "wide")
     assert wide.out.splitlines()[0].split() == ["NAME", "SIZE", "READY", "DUE", "TAGS"]
-    everywhere = await kubectl.ok("get", "widgets", "-A")
+    everywhere = await kubectl.ok("get", WIDGETS, "-A")
     assert [kubectl.namespace, "a", "3"] in everywhere.rows
-    assert (await kubectl.ok("get", "widgets", "-o", "name")).out == f"widget.{GROUP}/a\n"
+    assert (await kubectl.ok("get", WIDGETS, "-o", "name")).out == f"widget.{GROUP}/a\n"
 
 
 async def test_get_yaml_and_json_print_the_object(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=widget())
-    text = (await kubectl.ok("get", "widget", "a", "-o", "yaml")).out
+    text = (await kubectl.ok("get", WIDGETS, "a", "-o", "yaml")).out
     assert "kind: Widget\n" in text
     assert "  color: red\n" in text
     assert "managedFields" not in text
-    assert "managedFields" in (await kubectl.ok("get", "widget", "a", "-o", "yaml", "--show-managed-fields")).out
-    found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
+    assert "managedFields" in (await kubectl.ok("get", WIDGETS, "a", "-o", "yaml", "--show-managed-fields")).out
+    found = (await kubectl.ok("get", WIDGETS, "a", "-o", "json")).document
     assert found["spec"] == {"size": 3, "color": "red", "replicas": 1}
-    assert (await kubectl.ok("get", "widget", "a", "-o", "jsonpath={.spec.size}")).out == "3"
-    assert (await kubectl.ok("get", "widgets", "-o", "json")).document["kind"] == "List"
+    assert (await kubectl.ok("get", WIDGETS, "a", "-o", "jsonpath={.spec.size}")).out == "3"
+    assert (await kubectl.ok("get", WIDGETS, "-o", "json")).document["kind"] == "List"
 
 
 async def test_get_selects(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=widget("a"))
     await kubectl.ok("apply", "-f", "-", stdin=widget("b"))
-    await kubectl.ok("label", "widget", "a", "tier=web")
-    assert (await kubectl.ok("get", "widgets", "-l", "tier=web", "-o", "name")).out == f"widget.{GROUP}/a\n"
-    assert (await kubectl.ok("get", "widgets", "-l", "!tier", "-o", "name")).out == f"widget.{GROUP}/b\n"
-    by_field = await kubectl.ok("get", "widgets", "--field-selector", "metadata.name=b", "-o", "name")
+    await kubectl.ok("label", WIDGETS, "a", "tier=web")
+    assert (await kubectl.ok("get", WIDGETS, "-l", "tier=web", "-o", "name")).out == f"widget.{GROUP}/a\n"
+    assert (await kubectl.ok("get", WIDGETS, "-l", "!tier", "-o", "name")).out == f"widget.{GROUP}/b\n"
+    by_field = await kubectl.ok("get", WIDGETS, "--field-selector", "metadata.name=b", "-o", "name")
     assert by_field.out == f"widget.{GROUP}/b\n"
 
 
 async def test_what_is_not_there_is_not_found(kubectl: Kubectl) -> None:
-    outcome = await kubectl.run("get", "widget", "none")
+    outcome = await kubectl.run("get", WIDGETS, "none")
     assert outcome.code == 1
     assert outcome.err == f'Error from server (NotFound): widgets.{GROUP} "none" not found\n'
     outcome = await kubectl.run("get", "nonsense")
@@ -209,7 +198,7 @@ async def test_what_is_not_there_is_not_found(kubectl: Kubectl) -> None:
 
 async def test_describe_tells_all(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=widget())
-    text = (await kubectl.ok("describe", "widget", "a")).out
+    text = (await kubectl.ok("describe", WIDGETS, "a")).out
     assert re.search(r"^Name:\s+a$", text, re.MULTILINE)
     assert re.search(r"^  Size:\s+3$", text, re.MULTILINE)
     assert re.search(r"^Events:\s+<none>$", text, re.MULTILINE)
@@ -225,7 +214,7 @@ async def test_apply_creates_configures_and_leaves_alone(kubectl: Kubectl) -> No
     assert (await kubectl.ok("apply", "-f", "-", stdin=widget())).out == f"{name} unchanged\n"
     assert (await kubectl.ok("apply", "-f", "-", stdin=widget(size=4, code="abc"))).out == f"{name} configured\n"
     assert (await kubectl.ok("apply", "-f", "-", stdin=widget(size=4))).out == f"{name} configured\n"
-    found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
+    found = (await kubectl.ok("get", WIDGETS, "a", "-o", "json")).document
     assert found["spec"] == {"size": 4, "color": "red", "replicas": 1}
 
 
@@ -258,20 +247,20 @@ async def test_server_side_apply_conflicts_and_forces(kubectl: Kubectl) -> None:
     name = f"widget.{GROUP}/a"
     outcome = await kubectl.ok("apply", "--server-side", "-f", "-", stdin=widget())
     assert outcome.out == f"{name} serverside-applied\n"
-    await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":9}}')
+    await kubectl.ok("patch", WIDGETS, "a", "--type=merge", "-p", '{"spec":{"size":9}}')
     outcome = await kubectl.run("apply", "--server-side", "-f", "-", stdin=widget())
     assert outcome.code == 1
     conflict = f'Apply failed with 1 conflict: conflict with "kubectl-patch" using {GROUP}/v1: .spec.size'
     assert outcome.err.splitlines()[0] == f"error: {conflict}"
     await kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=widget())
-    assert (await kubectl.ok("get", "widget", "a", "-o", "jsonpath={.spec.size}")).out == "3"
+    assert (await kubectl.ok("get", WIDGETS, "a", "-o", "jsonpath={.spec.size}")).out == "3"
 
 
 async def test_dry_run_on_the_server(kubectl: Kubectl) -> None:
     name = f"widget.{GROUP}/a"
     outcome = await kubectl.ok("apply", "--dry-run=server", "-f", "-", stdin=widget())
     assert outcome.out == f"{name} created (server dry run)\n"
-    assert (await kubectl.run("get", "widget", "a")).code == 1
+    assert (await kubectl.run("get", WIDGETS, "a")).code == 1
 
 
 async def test_diff_shows_what_would_change(kubectl: Kubectl) -> None:
@@ -285,16 +274,16 @@ async def test_diff_shows_what_would_change(kubectl: Kubectl) -> None:
 async def test_patch_by_merge_json_and_subresource(kubectl: Kubectl) -> None:
     name = f"widget.{GROUP}/a"
     await kubectl.ok("apply", "-f", "-", stdin=widget())
-    outcome = await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":5}}')
+    outcome = await kubectl.ok("patch", WIDGETS, "a", "--type=merge", "-p", '{"spec":{"size":5}}')
     assert outcome.out == f"{name} patched\n"
-    outcome = await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":5}}')
+    outcome = await kubectl.ok("patch", WIDGETS, "a", "--type=merge", "-p", '{"spec":{"size":5}}')
     assert outcome.out == f"{name} patched (no change)\n"
     operation = '[{"op":"replace","path":"/spec/size","value":6}]'
-    await kubectl.ok("patch", "widget", "a", "--type=json", "-p", operation)
+    await kubectl.ok("patch", WIDGETS, "a", "--type=json", "-p", operation)
     status = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
-    await kubectl.ok("patch", "widget", "a", "--subresource=status", "--type=merge", "-p", status)
-    assert (await kubectl.ok("get", "widget", "a")).rows == [["a", "6", "True"]]
-    outcome = await kubectl.run("patch", "widget", "a", "-p", "{}")
+    await kubectl.ok("patch", WIDGETS, "a", "--subresource=status", "--type=merge", "-p", status)
+    assert (await kubectl.ok("get", WIDGETS, "a")).rows == [["a", "6", "True"]]
+    outcome = await kubectl.run("patch", WIDGETS, "a", "-p", "{}")
     assert outcome.code == 1
     assert "application/strategic-merge-patch+json is not supported" in outcome.err
 
@@ -308,9 +297,9 @@ async def test_strategic_patches_of_built_in_kinds(kubectl: Kubectl) -> None:
 
 async def test_scale(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=widget())
-    assert (await kubectl.ok("scale", "widget/a", "--replicas=4")).out == f"widget.{GROUP}/a scaled\n"
-    assert (await kubectl.ok("get", "widget", "a", "-o", "jsonpath={.spec.replicas}")).out == "4"
-    outcome = await kubectl.run("scale", "widget/a", "--current-replicas=2", "--replicas=5")
+    assert (await kubectl.ok("scale", f"{WIDGETS}/a", "--replicas=4")).out == f"widget.{GROUP}/a scaled\n"
+    assert (await kubectl.ok("get", WIDGETS, "a", "-o", "jsonpath={.spec.replicas}")).out == "4"
+    outcome = await kubectl.run("scale", f"{WIDGETS}/a", "--current-replicas=2", "--replicas=5")
     assert outcome.code == 1
     assert "Expected replicas to be 2, was 4" in outcome.err
 
@@ -319,21 +308,21 @@ async def test_wait_for_a_condition_a_value_and_a_delete(kubectl: Kubectl) -> No
     name = f"widget.{GROUP}/a"
     await kubectl.ok("apply", "-f", "-", stdin=widget())
     status = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
-    patch = ("patch", "widget", "a", "--subresource=status", "--type=merge", "-p", status)
+    patch = ("patch", WIDGETS, "a", "--subresource=status", "--type=merge", "-p", status)
     waited: list[Outcome] = []
 
     async def wait() -> None:
-        waited.append(await kubectl.ok("wait", "--for=condition=Ready", "widget/a", "--timeout=30s"))
+        waited.append(await kubectl.ok("wait", "--for=condition=Ready", f"{WIDGETS}/a", "--timeout=30s"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await anyio.sleep(0.5)
         await kubectl.ok(*patch)
     assert waited[0].out == f"{name} condition met\n"
-    await kubectl.ok("wait", "--for=jsonpath={.spec.size}=3", "widget/a", "--timeout=30s")
-    await kubectl.ok("delete", "widget", "a")
-    await kubectl.ok("wait", "--for=delete", "widget/a", "--timeout=30s")
-    outcome = await kubectl.run("wait", "--for=condition=Ready", "widget/a", "--timeout=1s")
+    await kubectl.ok("wait", "--for=jsonpath={.spec.size}=3", f"{WIDGETS}/a", "--timeout=30s")
+    await kubectl.ok("delete", WIDGETS, "a")
+    await kubectl.ok("wait", "--for=delete", f"{WIDGETS}/a", "--timeout=30s")
+    outcome = await kubectl.run("wait", "--for=condition=Ready", f"{WIDGETS}/a", "--timeout=1s")
     assert outcome.code == 1
 
 
@@ -344,28 +333,28 @@ async def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
     deleted: list[Outcome] = []
 
     async def delete() -> None:
-        deleted.append(await kubectl.ok("delete", "widget", "a", "--timeout=30s"))
+        deleted.append(await kubectl.ok("delete", WIDGETS, "a", "--timeout=30s"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(delete)
         await anyio.sleep(0.7)
         assert not deleted
-        await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        await kubectl.ok("patch", WIDGETS, "a", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     assert f'widget.{GROUP} "a" deleted' in deleted[0].out
 
 
 async def test_delete_of_all_and_by_selector(kubectl: Kubectl) -> None:
     for name in "abc":
         await kubectl.ok("apply", "-f", "-", stdin=widget(name))
-    await kubectl.ok("label", "widget", "a", "x=1")
-    await kubectl.ok("delete", "widgets", "-l", "x=1")
-    assert (await kubectl.ok("get", "widgets", "-o", "name")).out == f"widget.{GROUP}/b\nwidget.{GROUP}/c\n"
-    await kubectl.ok("delete", "widgets", "--all")
-    assert (await kubectl.ok("get", "widgets", "-o", "name")).out == ""
+    await kubectl.ok("label", WIDGETS, "a", "x=1")
+    await kubectl.ok("delete", WIDGETS, "-l", "x=1")
+    assert (await kubectl.ok("get", WIDGETS, "-o", "name")).out == f"widget.{GROUP}/b\nwidget.{GROUP}/c\n"
+    await kubectl.ok("delete", WIDGETS, "--all")
+    assert (await kubectl.ok("get", WIDGETS, "-o", "name")).out == ""
 
 
 async def test_explain_reads_the_schema(kubectl: Kubectl) -> None:
-    text = (await kubectl.ok("explain", "widget.spec.color")).out
+    text = (await kubectl.ok("explain", "widget.spec.color", f"--api-version={GROUP}/v1")).out
     assert "FIELD: color <string>" in text
     text = (await kubectl.ok("explain", "deployment.spec.replicas")).out
     assert "FIELD: replicas <integer>" in text
@@ -383,12 +372,12 @@ async def test_watching_shows_changes(kubectl: Kubectl) -> None:
     shown: list[Outcome] = []
 
     async def watch() -> None:
-        shown.append(await kubectl.run("get", "widgets", "--watch", "--request-timeout=3s"))
+        shown.append(await kubectl.run("get", WIDGETS, "--watch", "--request-timeout=3s"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
         await anyio.sleep(1)
-        await kubectl.ok("patch", "widget", "a", "--type=merge", "-p", '{"spec":{"size":8}}')
+        await kubectl.ok("patch", WIDGETS, "a", "--type=merge", "-p", '{"spec":{"size":8}}')
     assert shown[0].rows[:2] == [["a", "3"], ["a", "8"]]
 
 
@@ -404,8 +393,8 @@ async def test_create_of_what_is_there_already_fails(kubectl: Kubectl) -> None:
 async def test_replace_and_annotate(kubectl: Kubectl) -> None:
     await kubectl.ok("create", "-f", "-", stdin=widget())
     assert (await kubectl.ok("replace", "-f", "-", stdin=widget(size=7))).out == f"widget.{GROUP}/a replaced\n"
-    await kubectl.ok("annotate", "widget", "a", "note=x")
-    found = (await kubectl.ok("get", "widget", "a", "-o", "json")).document
+    await kubectl.ok("annotate", WIDGETS, "a", "note=x")
+    found = (await kubectl.ok("get", WIDGETS, "a", "-o", "json")).document
     assert found["metadata"]["annotations"] == {"note": "x"}
     assert found["spec"]["size"] == 7
 
@@ -428,7 +417,7 @@ async def test_typed_creates_send_protobuf(kubectl: Kubectl) -> None:
     assert service["spec"]["ports"] == [{"name": "80-8080", "port": 80, "protocol": "TCP", "targetPort": 8080}]
     quota = (await kubectl.ok(*create, "quota", "q", "--hard=cpu=1,pods=2")).document
     assert quota["spec"] == {"hard": {"cpu": "1", "pods": "2"}}
-    role = (await kubectl.ok(*create, "role", "r", "--verb=get,list", "--resource=pods,widgets." + GROUP)).document
+    role = (await kubectl.ok(*create, "role", "r", "--verb=get,list", f"--resource=pods,{WIDGETS}")).document
     assert role["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
         {"apiGroups": [GROUP], "resources": ["widgets"], "verbs": ["get", "list"]},

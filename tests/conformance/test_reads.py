@@ -201,6 +201,46 @@ async def test_only_metadata_is_sent_where_only_metadata_is_wanted(api: Api) -> 
     assert answer.body["metadata"]["name"] == "a"
 
 
+PARTIAL = "application/json;as={};v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize("resource", ["widgets", "configmaps"])
+async def test_metadata_is_asked_for_as_a_lists_or_as_an_objects(api: Api, resource: str) -> None:
+    await api.created("widgets", widget("a"))
+    await api.created("configmaps", config_map("a"))
+    of_list, of_object = PARTIAL.format("PartialObjectMetadataList"), PARTIAL.format("PartialObjectMetadata")
+    answer = await api.call("GET", api.path(resource), accept=of_object)
+    assert (answer.status, answer.body["reason"]) == (406, "NotAcceptable")
+    assert answer.body["message"].startswith("you requested PartialObjectMetadata, but the requested object is a list")
+    answer = await api.call("GET", api.path(resource, "a"), accept=of_list)
+    assert (answer.status, answer.body["reason"]) == (406, "NotAcceptable")
+    async with api.watch(resource, accept=of_list, timeoutSeconds=1) as watch:
+        assert watch.status == 200
+
+
+@pytest.mark.parametrize("resource", ["widgets", "configmaps"])
+async def test_a_watch_of_metadata_shows_every_change_and_nothing_but_metadata(api: Api, resource: str) -> None:
+    make = {"widgets": widget, "configmaps": config_map}[resource]
+    await api.created(resource, make("a"))
+    options = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    async with api.watch(resource, accept=PARTIAL.format("PartialObjectMetadata"), **options) as watch:
+        events = [await watch.next()]
+        while events[-1]["type"] != "BOOKMARK":
+            events.append(await watch.next())
+        assert events[-1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        await api.patch(resource, "a", {"metadata": {"labels": {"x": "y"}}})
+        await api.delete(resource, "a")
+        events += [await watch.next(), await watch.next()]
+    assert [event["type"] for event in events if event["object"]["metadata"].get("name") == "a"] == [
+        "ADDED",
+        "MODIFIED",
+        "DELETED",
+    ]
+    for event in events:
+        assert set(event["object"]) == {"kind", "apiVersion", "metadata"}
+        assert (event["object"]["kind"], event["object"]["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+
+
 # --- watch from a resourceVersion replays adds and deletes ---
 
 

@@ -1,12 +1,11 @@
 """Two servers: the in-memory API server always, a real kube-apiserver with `-m controlplane`.
 
-The real one is what `real_cluster` finds (`make e2e`), or the one that OPSDK_TEST_KUBECONFIG names. Against memory the
-tests run on virtual time and both backends, against the real server on real time.
+The real one is what `real_cluster` finds (`make e2e`). Against memory the tests run on virtual time and both backends,
+against the real server on real time.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 
@@ -43,10 +42,8 @@ def anyio_backend(server_name: str) -> BackendOptions:
 
 @pytest.fixture(scope="session")
 def real_kubeconfig() -> Generator[Path]:
-    if named := os.environ.get("OPSDK_TEST_KUBECONFIG"):
-        yield Path(named)
-        return
-    with real_cluster() as cluster:
+    """Not the cluster of the other suites: controllers learn anew of all kinds whenever one comes or goes."""
+    with real_cluster(controllers=False) as cluster:
         yield cluster.kubeconfig
 
 

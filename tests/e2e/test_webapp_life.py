@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -17,14 +17,22 @@ from lightkube.resources.core_v1 import Event, Namespace
 from life import SECOND_IMAGE, Life
 from opsdk import Manager, ManagerOptions
 from opsdk.client import ApiClient, ClientConfig
+from opsdk.models import crd_manifest
 from opsdk.types import MergePatch
-from real_cluster import RealCluster
+from real_cluster import RealCluster, real_cluster
 from standins import Kubelet
 from webapp import Phase, WebApp, register
 
 pytestmark = [pytest.mark.anyio, pytest.mark.controlplane]
 
 PATIENCE = timedelta(seconds=60)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RealCluster]:
+    """A cluster of its own, since its API server is killed."""
+    with real_cluster([crd_manifest(WebApp)]) as found:
+        yield found
 
 
 def connect(cluster: RealCluster, *, context: str | None = None) -> ApiClient:

@@ -1,4 +1,7 @@
-"""A real API server for the tests marked `controlplane`: the one that KUBECONFIG names, else one of our own."""
+"""A real API server for the tests marked `controlplane`: the one that KUBECONFIG names, else one of our own.
+
+Programs come from KUBEBUILDER_ASSETS, PATH, or the folder that OPSDK_CONTROLPLANE_ASSETS names (`make e2e` sets it).
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,17 @@ class RealCluster:
 
 
 @contextmanager
-def real_cluster(crds: Sequence[JsonObject] = ()) -> Generator[RealCluster]:
-    """KUBECONFIG takes precedence, then KUBEBUILDER_ASSETS and PATH, then the build that the Makefile points to."""
+def real_cluster(crds: Sequence[JsonObject] = (), *, controllers: bool | None = None) -> Generator[RealCluster]:
+    """A cluster that is ended with the context, if it is ours.
+
+    Args:
+        crds: Kinds to install before the controllers start; not in a cluster that is not ours.
+        controllers: As for `ControlPlane`.
+    """
     if configured := os.environ.get("KUBECONFIG"):
         yield RealCluster(kubeconfig=Path(configured), control_plane=None)
         return
     built = os.environ.get("OPSDK_CONTROLPLANE_ASSETS")
-    with ControlPlane(assets=find_assets(Path(built) if built else None), crds=crds) as control_plane:
+    assets = find_assets(Path(built) if built else None)
+    with ControlPlane(assets=assets, crds=crds, controllers=controllers) as control_plane:
         yield RealCluster(kubeconfig=control_plane.kubeconfig, control_plane=control_plane)

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import anyio
 import pytest
+from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 
 from conformance.client.conftest import IN_MEMORY, Site
@@ -17,8 +18,9 @@ from opsdk.errors import (
     GoneError,
     NotFoundError,
 )
-from opsdk.models import CustomResource, metadata_of
+from opsdk.models import CustomResource, metadata_of, metadata_only
 from opsdk.protocols import Added, Deleted, Modified
+from opsdk.types import MergePatch
 
 pytestmark = pytest.mark.anyio
 
@@ -152,3 +154,29 @@ async def test_a_kind_that_is_not_installed_is_not_an_object_that_is_not_there(s
         await client.find(Gadget, "g", namespace=site.namespace)
     with pytest.raises(NotFoundError):
         await client.list(Gadget)
+
+
+async def test_metadata_alone_is_read_listed_watched_and_patched(site: Site) -> None:
+    client = site.client
+    partial = metadata_only(ConfigMap)
+    await client.create(config_map(site, "a", hidden="1"))
+    found = await client.list(partial, namespace=site.namespace, labels={"app": "x"})
+    assert [(one.kind, one.apiVersion, metadata_of(one).name) for one in found] == [("ConfigMap", "v1", "a")]
+    async with client.watch(partial, namespace=site.namespace, resource_version=found.resource_version) as events:
+        patch = MergePatch({"metadata": {"labels": {"seen": "yes"}}})
+        await client.patch(partial, "a", patch, namespace=site.namespace)
+        with anyio.fail_after(5):
+            event = await anext(events)
+            while not isinstance(event, Modified):
+                event = await anext(events)
+    assert metadata_of(event.object).labels == {"app": "x", "seen": "yes"}
+    one = await client.get(partial, "a", namespace=site.namespace)
+    base = client.snapshot(one)
+    metadata_of(one).labels = {"app": "x", "seen": "twice"}
+    assert await client.patch_from(base, one) is not None
+    whole = await (await site.another()).get(ConfigMap, "a", namespace=site.namespace)
+    assert (data_of(whole), metadata_of(whole).labels) == ({"hidden": "1"}, {"app": "x", "seen": "twice"})
+    named = partial(metadata=ObjectMeta(name="a", namespace=site.namespace, annotations={"k": "v"}))
+    assert metadata_of(await client.apply(named)).annotations == {"k": "v"}
+    await client.delete(partial, "a", namespace=site.namespace)
+    assert await client.find(partial, "a", namespace=site.namespace) is None

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import final
 
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 
-from conformance.harness import CRDS, Api, eventually, new_name
+from conformance.harness import Api, eventually, new_name
 from conformance.ownership.children import OWN_CRDS, Anything, Gadget, Widget, WidgetSpec
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.models import resource_of
 from opsdk.protocols import KubeObject
-from real_cluster import real_cluster
 
 __all__ = ["Scene", "Tap", "scene"]
 
@@ -80,16 +77,6 @@ class Scene:
 
     async def _is_gone(self, kind: type[KubeObject], name: str, namespace: str | None) -> bool:
         return await self.others.find(kind, name, namespace=namespace) is None
-
-
-@pytest.fixture(scope="session")
-def real_kubeconfig() -> Generator[Path]:
-    """With the owners' kinds from the start: the real garbage collector learns of later ones half a minute later."""
-    if named := os.environ.get("OPSDK_TEST_KUBECONFIG"):
-        yield Path(named)
-        return
-    with real_cluster((*CRDS, *OWN_CRDS)) as cluster:
-        yield cluster.kubeconfig
 
 
 async def _is_served(api: Api, kind: type[KubeObject]) -> bool:

@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def memory(scene: Scene) -> AsyncGenerator[Api]:
     async with ApiServer() as server:
-        api = Api(server.transport(), scene.namespace)
+        api = Api(server.transport(), scene.namespace, server="memory")
         for crd in (*CRDS, *OWN_CRDS):
             await api.create("customresourcedefinitions", dict(crd))
         await api.created(
