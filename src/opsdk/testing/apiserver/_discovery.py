@@ -12,6 +12,7 @@ from typing import Final
 
 from opsdk.testing.apiserver._json import Document, Value
 from opsdk.testing.apiserver._kinds import KindInfo, KindRegistry
+from opsdk.testing.apiserver._subresources import response_kind, verbs_of
 from opsdk.types import JsonObject
 
 __all__ = ["AGGREGATED_TYPE", "discovery_content_type", "discovery_response", "text_response"]
@@ -19,7 +20,6 @@ __all__ = ["AGGREGATED_TYPE", "discovery_content_type", "discovery_response", "t
 AGGREGATED_TYPE: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 """The media type of aggregated discovery."""
 
-_SUBRESOURCE_VERBS: Final[dict[str, tuple[str, ...]]] = {"eviction": ("create",), "finalize": ("update",)}
 _CRD_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _HEALTH_PATHS: Final = frozenset({"/healthz", "/livez", "/readyz"})
 
@@ -118,21 +118,10 @@ def _group(name: str, versions: Iterable[str]) -> Document:
 
 def _verbs(info: KindInfo, subresource: str = "") -> list[Value]:
     if subresource:
-        return [*_SUBRESOURCE_VERBS.get(subresource, ("get", "patch", "update"))]
+        return [*verbs_of(subresource)]
     if info.builtin:
         return [*sorted(info.verbs)]
     return [verb for verb in _CRD_VERBS if verb in info.verbs]
-
-
-def _response_kind(subresource: str) -> tuple[str, str, str] | None:
-    """Group, version and kind of a subresource whose documents are not of the resource's own kind."""
-    match subresource:
-        case "scale":
-            return "autoscaling", "v1", "Scale"
-        case "eviction":
-            return "policy", "v1", "Eviction"
-        case _:
-            return None
 
 
 def _sorted_subresources(info: KindInfo) -> list[str]:
@@ -161,8 +150,8 @@ def _resource_list(registry: KindRegistry, group: str, version: str) -> JsonObje
         resources.append(main)
         for name in _sorted_subresources(info):
             entry: Document = {"name": f"{info.plural}/{name}", "singularName": "", "namespaced": info.namespaced}
-            kind = _response_kind(name)
-            if kind is not None:
+            kind = response_kind(info.kind, name)
+            if kind is not None and kind[0]:
                 entry["group"], entry["version"] = kind[0], kind[1]
             entry["kind"] = info.kind if kind is None else kind[2]
             entry["verbs"] = _verbs(info, name)
@@ -208,7 +197,7 @@ def _aggregated_resource(info: KindInfo) -> Document:
     subresources: list[Value] = [
         {
             "subresource": name,
-            "responseKind": _kind_document(_response_kind(name) or own),
+            "responseKind": _kind_document(response_kind(info.kind, name) or own),
             "verbs": _verbs(info, name),
         }
         for name in _sorted_subresources(info)

@@ -20,6 +20,7 @@ from lightkube.core.resource import (
     api_info,
 )
 
+from opsdk.testing.apiserver._subresources import EXTRA
 from opsdk.types import JsonObject
 
 __all__ = ["KindInfo", "KindRegistry", "PrintColumn", "ScalePaths", "builtin_kinds", "find_builtin"]
@@ -28,6 +29,7 @@ ALL_VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "p
 
 _SHORT_NAMES: dict[str, tuple[str, ...]] = {
     "certificatesigningrequests.certificates.k8s.io": ("csr",),
+    "componentstatuses": ("cs",),
     "configmaps": ("cm",),
     "cronjobs.batch": ("cj",),
     "customresourcedefinitions.apiextensions.k8s.io": ("crd", "crds"),
@@ -83,10 +85,10 @@ _EXTENSIONS = frozenset(
         "validatingwebhookconfigurations.admissionregistration.k8s.io",
     }
 )
-# Subresources that are streams or proxies have no meaning without nodes.
 _SUPPORTED_SUBRESOURCES = frozenset(
-    {"approval", "ephemeralcontainers", "eviction", "finalize", "resize", "scale", "status"}
+    {"approval", "binding", "ephemeralcontainers", "eviction", "finalize", "log", "resize", "scale", "status", "token"}
 )
+_NOT_DONE = {"componentstatuses": frozenset({"watch"})}
 # The same objects under two groups.
 _SHARED_STORAGE = {"events.events.k8s.io": "events"}
 
@@ -337,9 +339,9 @@ def _builtin(info: ApiInfo, *, namespaced: bool, subresources: frozenset[str], s
         storage=_SHARED_STORAGE.get(resource, resource),
         storage_version=storage_version,
         short_names=_SHORT_NAMES.get(resource, ()),
-        subresources=subresources,
+        subresources=subresources | EXTRA.get(resource, frozenset()),
         categories=("all",) if resource in _IN_ALL else ("api-extensions",) if resource in _EXTENSIONS else (),
-        verbs=verbs & ALL_VERBS,
+        verbs=verbs & ALL_VERBS - _NOT_DONE.get(resource, frozenset()),
         list_kind=f"{definition.kind}List",
         generation=resource in _WITH_GENERATION,
         answers_with_object=resource in _ANSWERS_WITH_OBJECT,

@@ -14,6 +14,7 @@ from opsdk.clock import Clock
 from opsdk.testing.apiserver._calls import Call, Rendering, route
 from opsdk.testing.apiserver._changes import Writer
 from opsdk.testing.apiserver._cluster import Cluster
+from opsdk.testing.apiserver._connect import connect
 from opsdk.testing.apiserver._crds import CrdController
 from opsdk.testing.apiserver._discovery import discovery_content_type, discovery_response, text_response
 from opsdk.testing.apiserver._gc import GarbageCollector
@@ -26,6 +27,7 @@ from opsdk.testing.apiserver._reads import get_object, list_objects
 from opsdk.testing.apiserver._render import render_document, render_list
 from opsdk.testing.apiserver._serve import ServedApi, serve
 from opsdk.testing.apiserver._status import StatusError, method_not_allowed, not_found, unknown_resource
+from opsdk.testing.apiserver._subresources import BEYOND_OBJECTS, allows
 from opsdk.testing.apiserver._watch import Watch, open_watch
 from opsdk.testing.apiserver._writes import Verbs
 
@@ -220,9 +222,13 @@ class ApiServer:
                 raise not_found(call.info, call.name)
             return HttpResponse(status=404, headers={"content-type": _TEXT}, body=b"404 page not found\n")
         code, body = self._dispatch(call)
-        return HttpResponse(status=code, headers={"content-type": _JSON}, body=body)
+        return HttpResponse(status=code, headers={"content-type": _JSON} if body else {}, body=body)
 
     def _dispatch(self, call: Call) -> tuple[int, bytes]:
+        if call.subresource and not allows(call.subresource, call.method):
+            raise method_not_allowed()
+        if call.subresource in BEYOND_OBJECTS:
+            return connect(self._cluster, call)
         match call.method, bool(call.name):
             case "GET", False:
                 if "list" not in call.info.verbs:
@@ -231,7 +237,7 @@ class ApiServer:
             case "GET", True:
                 if call.subresource == "scale":
                     return 200, encode(self._verbs.get_scale(call))
-                if call.subresource == "eviction" or "get" not in call.info.verbs:
+                if "get" not in call.info.verbs:
                     raise method_not_allowed()
                 return 200, get_object(self._cluster, call)
             case "POST", _:
