@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from opsdk.client.httpx_transport import HttpxTransport
 from opsdk.client.kubeconfig import ClientConfig
 from opsdk.client.lean_transport import LeanTransport
 from opsdk.client.transport import Transport
@@ -21,7 +20,11 @@ def transport_for(config: ClientConfig) -> Transport:
     Raises:
         ConfigurationError: A certificate or credential cannot be used.
     """
-    return HttpxTransport(config) if needs_proxy(config, getproxies()) else LeanTransport(config)
+    if not needs_proxy(config, getproxies()):
+        return LeanTransport(config)
+    from opsdk.client.httpx_transport import HttpxTransport  # loads httpx2, which few need
+
+    return HttpxTransport(config)
 
 
 def proxy_of(config: ClientConfig) -> str | None:

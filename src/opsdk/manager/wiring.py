@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, final
+from typing import TYPE_CHECKING, Final, Generic, final
 
 import msgspec
 from typing_extensions import TypeVar
@@ -14,7 +14,9 @@ from opsdk.manager.manager import Manager
 from opsdk.metrics import Census
 from opsdk.models import MachineStatus, MachineStatusStruct, resource_of
 from opsdk.protocols import MachineObject
-from opsdk.statemachine import StateMachine
+
+if TYPE_CHECKING:  # a manager without state machines does not load them
+    from opsdk.statemachine import StateMachine
 
 __all__ = ["SetupOption", "for_state_machine", "setup"]
 

@@ -1,14 +1,16 @@
 """Custom resources as pydantic models, and what every layer needs to know about any object.
 
 Three parts: models (`Model`, `CustomResource`, `MachineStatus`, lightkube's structs inside them), knowledge about
-classes and objects (`resource_of`, `codec_of`, `metadata_of`, conditions), and CRD manifests (`crd_manifest`).
+classes and objects (`resource_of`, `codec_of`, `metadata_of`, conditions), and CRD manifests (`crd_manifest`). The last
+is loaded when it is first asked for: an operator at work makes none.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
 from opsdk.models.base import Model, NoStatus
 from opsdk.models.codec import Codec, WireObject, codec_of
 from opsdk.models.conditions import find_condition, is_condition_true, set_condition
-from opsdk.models.crd import crd_manifest, crd_manifests, crd_yaml, manifests_yaml
-from opsdk.models.crd_changes import crd_losses
 from opsdk.models.custom_resource import CustomResource
 from opsdk.models.machine_status import (
     AnyMachineStatus,
@@ -32,9 +34,14 @@ from opsdk.models.markers import (
     Scale,
 )
 from opsdk.models.metadata import metadata_of, name_of, owner_reference_to, request_of, view_of
+from opsdk.models.partial import PartialObjectMetadata, is_metadata_only, metadata_only
 from opsdk.models.resources import ResourceInfo, resource_of
 from opsdk.models.scalars import Duration, Quantity
 from opsdk.models.structs import Conditions, K8s, K8sStruct, MicroTime, Time
+
+if TYPE_CHECKING:
+    from opsdk.models.crd import crd_manifest, crd_manifests, crd_yaml, manifests_yaml
+    from opsdk.models.crd_changes import crd_losses
 
 __all__ = [
     "AnyMachineStatus",
@@ -58,6 +65,7 @@ __all__ = [
     "Model",
     "NoStatus",
     "Nullable",
+    "PartialObjectMetadata",
     "PreserveUnknown",
     "PrintColumn",
     "Quantity",
@@ -74,8 +82,10 @@ __all__ = [
     "crd_yaml",
     "find_condition",
     "is_condition_true",
+    "is_metadata_only",
     "manifests_yaml",
     "metadata_of",
+    "metadata_only",
     "name_of",
     "owner_reference_to",
     "request_of",
@@ -83,3 +93,22 @@ __all__ = [
     "set_condition",
     "view_of",
 ]
+
+_LATER: Final = {
+    "crd_losses": "opsdk.models.crd_changes",
+    "crd_manifest": "opsdk.models.crd",
+    "crd_manifests": "opsdk.models.crd",
+    "crd_yaml": "opsdk.models.crd",
+    "manifests_yaml": "opsdk.models.crd",
+}
+
+if not TYPE_CHECKING:  # which would believe in every name
+
+    def __getattr__(name: str) -> object:
+        home = _LATER.get(name)
+        if home is None:
+            msg = f"module {__name__!r} has no attribute {name!r}"
+            raise AttributeError(msg)
+        value: object = getattr(import_module(home), name)
+        globals()[name] = value
+        return value
