@@ -21,7 +21,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "venv: making $(VENV) with $$($(PYTHON) --version); this takes a minute or two"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[trio,controlplane,testing,examples,dev]'
+		--editable '.[trio,cel,controlplane,testing,examples,dev]'
 	@touch $@
 
 venv: $(VENV)/.ready ## a virtual environment with all extras, quietly when it is there
