@@ -30,6 +30,7 @@ from opsdk.testing.apiserver._status import StatusError, already_exists, bad_req
 from opsdk.testing.apiserver._store import Stored
 from opsdk.testing.apiserver._validation import check_times, validate_builtin
 from opsdk.testing.apiserver._versions import from_storage, to_storage
+from opsdk.testing.apiserver._warnings import finalizer_warnings
 
 __all__ = ["Outcome", "Writer", "check_type"]
 
@@ -267,9 +268,9 @@ class Writer:
         info = call.info
         schema = self._cluster.schema(info)
         if schema is not None:
-            unknown = schema.prune(document)
-            if call.query.get("fieldValidation") == "Strict":
-                _refuse_unknown(info, unknown)
+            self._judge_unknown(call, schema.prune(document))
+            for text in finalizer_warnings(document):
+                self._cluster.warn(text)
             schema.default(document)
             return
         if not info.builtin:
@@ -277,8 +278,7 @@ class Writer:
         fault = type_fault(info, document)
         if fault is not None:
             raise _undecodable(call, document, fault)
-        if call.query.get("fieldValidation") == "Strict":
-            _refuse_unknown(info, unknown_fields(info, document))
+        self._judge_unknown(call, unknown_fields(info, document))
         for name, value in document.items():
             if name != "metadata":
                 without_nulls(value)
@@ -292,6 +292,17 @@ class Writer:
             document.setdefault("status", {})
         default_builtin(info, document)
 
+    def _judge_unknown(self, call: Call, unknown: Sequence[str]) -> None:
+        """Refuse, warn of or ignore unknown fields, as the client wishes."""
+        match call.query.get("fieldValidation", ""):
+            case "Ignore":
+                return
+            case "Strict":
+                _refuse_unknown(call.info, unknown)
+            case _:
+                for path in unknown:
+                    self._cluster.warn(f'unknown field "{path}"')
+
     def _prepare(self, info: KindInfo, document: Document, old: Document | None) -> None:
         """What the server sets by itself."""
         if info.builtin:
@@ -302,7 +313,7 @@ class Writer:
         if schema is not None:
             return schema.validate(document, old)
         if info.resource == CRD.resource:
-            return validate_crd(document, old)
+            return validate_crd(document, old, rules=self._cluster.rules)
         return validate_builtin(info, document, old) if info.builtin else []
 
 

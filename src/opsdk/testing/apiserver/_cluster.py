@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from datetime import UTC, datetime
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
 from opsdk.clock import Clock, current_clock
 from opsdk.testing.apiserver._json import Document, as_object
@@ -48,13 +48,16 @@ class Cluster:
     Args:
         clock: Where timestamps come from; None: the context's clock at each write.
         history: How many changes of each resource can be watched and listed.
+        rules: Whether CEL rules are enforced.
     """
 
-    def __init__(self, *, clock: Clock | None = None, history: int = 10_000) -> None:
+    def __init__(self, *, clock: Clock | None = None, history: int = 10_000, rules: bool = True) -> None:
+        self.rules: Final = rules
         self.registry: KindRegistry = KindRegistry.with_builtins()
         self.store: Store = Store(history=history)
         self.reactors: list[Reactor] = []
         self._clock = clock
+        self._warnings: list[str] = []
         self._queue: deque[tuple[str, Change]] = deque()
         self._settling = False
         self._structures: dict[tuple[str, str, str], tuple[KindInfo, Structure]] = {}
@@ -72,6 +75,18 @@ class Cluster:
         """The time now, as `metadata` has it."""
         return timestamp(self.now())
 
+    # Warnings
+
+    def warn(self, text: str) -> None:
+        """Have the answer to the request that is being handled carry a warning; once, however often it is said."""
+        if text not in self._warnings:
+            self._warnings.append(text)
+
+    def take_warnings(self) -> list[str]:
+        """The warnings since the last call."""
+        found, self._warnings = self._warnings, []
+        return found
+
     # Kinds
 
     def structure(self, info: KindInfo) -> Structure:
@@ -87,7 +102,8 @@ class Cluster:
             return None
         found = self._schemas.get((info.group, info.version, info.kind))
         if found is None or found[0] is not info:
-            found = self._schemas[info.group, info.version, info.kind] = (info, StructuralSchema(info.schema))
+            schema = StructuralSchema(info.schema, rules=self.rules)
+            found = self._schemas[info.group, info.version, info.kind] = (info, schema)
         return found[1]
 
     # Objects

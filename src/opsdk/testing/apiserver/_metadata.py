@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
-import re
 import uuid
 from typing import Final
 
 from opsdk.testing.apiserver._fields import FieldError, forbidden, go_quote, invalid, required
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
 from opsdk.testing.apiserver._kinds import KindInfo
-from opsdk.testing.apiserver._names import dns1123_subdomain_faults, qualified_name_faults
+from opsdk.testing.apiserver._names import (
+    dns1123_label_faults,
+    dns1123_subdomain_faults,
+    label_value_faults,
+    qualified_name_faults,
+)
 from opsdk.testing.apiserver._status import StatusError, bad_request
 
 __all__ = ["clean_metadata", "fill_in", "generate_name", "kept_on_update", "validate_metadata", "validate_update"]
@@ -18,9 +22,6 @@ __all__ = ["clean_metadata", "fill_in", "generate_name", "kept_on_update", "vali
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
 _LONGEST_BASE: Final = 58
-_LABEL_VALUE: Final = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
-_LABEL_1123: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_LONGEST_LABEL: Final = 63
 _ANNOTATIONS_LIMIT_BYTES: Final = 256 * 1024
 _PATH_SEGMENT_NAMES: Final = frozenset(
     {
@@ -182,9 +183,9 @@ def _name_faults(info: KindInfo, name: str) -> list[str]:
     if info.resource in _PATH_SEGMENT_NAMES:
         return _path_segment_faults(name)
     if info.resource == "services":
-        return _dns1123_label_faults(name)
+        return dns1123_label_faults(name)
     if info.resource == "namespaces":
-        return ["must not contain dots"] if "." in name else _dns1123_label_faults(name)
+        return ["must not contain dots"] if "." in name else dns1123_label_faults(name)
     return dns1123_subdomain_faults(name)
 
 
@@ -192,17 +193,6 @@ def _path_segment_faults(name: str) -> list[str]:
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in name]
-
-
-def _dns1123_label_faults(name: str) -> list[str]:
-    faults = ["must be no more than 63 characters"] if len(name) > _LONGEST_LABEL else []
-    if re.fullmatch(_LABEL_1123, name) is None:
-        faults.append(
-            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
-            f"end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-            f"'{_LABEL_1123}')"
-        )
-    return faults
 
 
 def _validate_common(metadata: Document, info: KindInfo) -> list[FieldError]:
@@ -219,15 +209,7 @@ def _validate_labels(labels: Document) -> list[FieldError]:
     for key, value in labels.items():
         errors.extend(invalid("metadata.labels", key, fault) for fault in qualified_name_faults(key))
         text = as_text(value)
-        if len(text) > _LONGEST_LABEL:
-            errors.append(invalid("metadata.labels", text, "must be no more than 63 bytes"))
-        if re.fullmatch(_LABEL_VALUE, text) is None:
-            fault = (
-                "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and "
-                "must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', "
-                f"regex used for validation is '{_LABEL_VALUE}')"
-            )
-            errors.append(invalid("metadata.labels", text, fault))
+        errors.extend(invalid("metadata.labels", text, fault) for fault in label_value_faults(text))
     return errors
 
 

@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 from typing import Final
 
-__all__ = ["canonical_quantity"]
+__all__ = ["canonical_quantity", "quantity_value"]
 
 _FORM: Final = re.compile(r"^([+-]?)(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?$")
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _KILO: Final = 1024
+_FINEST: Final = Decimal("1e-9")
+
+
+def quantity_value(text: str) -> Decimal | None:
+    """The number that a quantity is; None for what is none."""
+    found = _FORM.match(text)
+    if found is None:
+        return None
+    number, suffix = Decimal(found[1] + found[2]), found[3] or ""
+    if suffix in _BINARY and suffix:
+        number *= _KILO ** _BINARY.index(suffix)
+    elif suffix[:1] in {"e", "E"} and len(suffix) > 1:
+        number = number.scaleb(int(suffix[1:]))
+    else:
+        number = number.scaleb(_DECIMAL[suffix])
+    # nothing finer than a billionth; what is finer is rounded away from zero
+    return number.quantize(_FINEST, rounding=ROUND_UP) if number % _FINEST else number
 
 
 def canonical_quantity(text: str) -> str:

@@ -1,12 +1,13 @@
 """What makes a CustomResourceDefinition unacceptable, in the server's words.
 
-Covered: names, versions, printer columns, subresources, structural schemas with their defaults and list types.
-Not covered: conversion webhooks' addresses, the cost of CEL rules and the rules' own syntax, selectable fields.
+Covered: names, versions, printer columns, subresources, structural schemas with their defaults, list types and rules.
+Not covered: conversion webhooks' addresses, the cost of CEL rules, selectable fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from opsdk.testing.apiserver._fields import (
@@ -44,12 +45,16 @@ def default_crd(crd: dict[str, Any]) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def validate_crd(crd: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+def validate_crd(crd: JsonObject, old: JsonObject | None = None, *, rules: bool = True) -> list[FieldError]:
     """Everything that keeps a CRD from being accepted.
 
     Args:
         crd: The `apiextensions.k8s.io/v1` CustomResourceDefinition as it would be stored.
         old: What is stored now, on an update: names that cannot change are held against it.
+        rules: Whether CEL rules are compiled, which needs the extra `cel`.
+
+    Raises:
+        StatusError: There are rules, and the extra is not installed.
     """
     document = tree(crd)
     default_crd(document)
@@ -61,7 +66,7 @@ def validate_crd(crd: JsonObject, old: JsonObject | None = None) -> list[FieldEr
         *(_name_faults(metadata.get("name") or "", f"{plural}.{group}") if old is None else ()),
         *_group_faults(group),
         *_scope_faults(spec.get("scope") or ""),
-        *_version_faults(entries(spec, "versions")),
+        *_version_faults(entries(spec, "versions"), rules=rules),
         *_names_faults(names),
         *_conversion_faults(members(spec, "conversion")),
         *(_change_faults(spec, tree(old)) if old is not None else ()),
@@ -194,7 +199,7 @@ def _names_faults(names: Tree) -> Iterator[FieldError]:
         yield invalid(f"{where}.listKind", names["listKind"], "kind and listKind may not be the same")
 
 
-def _version_faults(versions: list[Tree]) -> Iterator[FieldError]:
+def _version_faults(versions: list[Tree], *, rules: bool) -> Iterator[FieldError]:
     """Faults of the versions. What is the same in all of them is reported once, under the spec, where it used to be."""
     where = "spec.versions"
     names: list[str] = [version.get("name") or "" for version in versions]
@@ -208,7 +213,7 @@ def _version_faults(versions: list[Tree]) -> Iterator[FieldError]:
             text = "can only be set for deprecated versions"
             yield invalid(f"{here}.deprecationWarning", version["deprecationWarning"], text)
     for key, spec_key, check in (
-        ("schema", "validation", _version_schema_faults),
+        ("schema", "validation", partial(_version_schema_faults, rules=rules)),
         ("subresources", "subresources", _subresource_faults),
         ("additionalPrinterColumns", "additionalPrinterColumns", _columns_faults),
     ):
@@ -231,11 +236,11 @@ def _version_faults(versions: list[Tree]) -> Iterator[FieldError]:
         yield invalid("status.storedVersions", storage[:1], f"must have the storage version {name}")
 
 
-def _version_schema_faults(version: Tree, where: str) -> Iterator[FieldError]:
+def _version_schema_faults(version: Tree, where: str, *, rules: bool) -> Iterator[FieldError]:
     schema = members(version, "schema").get("openAPIV3Schema")
     if is_object(schema):
         status = "status" in members(version, "subresources")
-        yield from structure_faults(schema, f"{where}.openAPIV3Schema", status=status)
+        yield from structure_faults(schema, f"{where}.openAPIV3Schema", status=status, rules=rules)
 
 
 def _subresource_faults(version: Tree, where: str) -> Iterator[FieldError]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final, final
 
+from opsdk.testing.apiserver._cel_paths import normalized_path
 from opsdk.testing.apiserver._fields import (
     FieldError,
     Tree,
@@ -20,6 +21,7 @@ from opsdk.testing.apiserver._fields import (
 )
 from opsdk.testing.apiserver._formats import pattern_fault
 from opsdk.testing.apiserver._json import clone
+from opsdk.testing.apiserver._rules import has_rules, rules_of
 from opsdk.testing.apiserver._schema_values import same, validate_value
 from opsdk.testing.apiserver._structural import StructuralSchema
 
@@ -66,13 +68,14 @@ _NOT_AT_ROOT: Final = frozenset(
 )
 
 
-def structure_faults(schema: Tree, where: str, *, status: bool) -> Iterator[FieldError]:
+def structure_faults(schema: Tree, where: str, *, status: bool, rules: bool = True) -> Iterator[FieldError]:
     """Everything that is wrong with the schema of a version.
 
     Args:
         schema: The version's `openAPIV3Schema`.
         where: Its path.
         status: Whether the version has a status subresource, which narrows what may stand at the root.
+        rules: Whether CEL rules are compiled.
     """
     if status:
         if schema.get("type", "object") != "object":
@@ -87,7 +90,11 @@ def structure_faults(schema: Tree, where: str, *, status: bool) -> Iterator[Fiel
     if not any(_unsupported(schema)):
         structural = list(_structure_faults(schema, where, "root"))
         yield from structural or _default_faults(schema, where, embedded_root=True)
-    yield from _openapi_faults(schema, where, _Place())
+    faults = list(_openapi_faults(schema, where, _Place()))
+    yield from faults
+    if rules and not faults and has_rules(schema):
+        for fault in rules_of(schema).faults:
+            yield FieldError(f"{where}{fault.field}", fault.reason, fault.message)
 
 
 def _unsupported(schema: Tree) -> Iterator[bool]:
@@ -270,7 +277,7 @@ def _openapi_faults(schema: Tree, where: str, place: _Place) -> Iterator[FieldEr
         yield from _openapi_faults(below, f"{where}{path}", here)
     yield from _list_type_faults(schema, where)
     for index, rule in enumerate(entries(schema, "x-kubernetes-validations")):
-        yield from _rule_faults(rule, f"{where}.x-kubernetes-validations[{index}]")
+        yield from _rule_faults(schema, rule, f"{where}.x-kubernetes-validations[{index}]")
 
 
 def _keyword_faults(schema: Tree, where: str, place: _Place) -> Iterator[FieldError]:
@@ -357,16 +364,29 @@ def _map_key_faults(schema: Tree, where: str, keys: list[str], items: Tree) -> I
             yield invalid(here, keys, "must not contain duplicate entries")
 
 
-def _rule_faults(rule: Tree, where: str) -> Iterator[FieldError]:
+def _rule_faults(schema: Tree, rule: Tree, where: str) -> Iterator[FieldError]:
     expression, message = (rule.get("rule") or "").strip(), rule.get("message") or ""
     if not expression:
         yield required(f"{where}.rule", "rule is not specified")
     elif message and not message.strip():
         yield invalid(f"{where}.message", message, "must be non-empty if specified")
-    elif "\n" in message.strip() or "\r" in message.strip():
+    elif _broken_line(message.strip()):
         yield invalid(f"{where}.message", message, "must not contain line breaks")
-    elif ("\n" in expression or "\r" in expression) and not message.strip():
+    elif _broken_line(expression) and not message.strip():
         yield required(f"{where}.message", "message must be specified if rule contains line breaks")
+    if rule.get("messageExpression") and not rule["messageExpression"].strip():
+        yield required(f"{where}.messageExpression", "messageExpression must be non-empty if specified")
     reason = rule.get("reason")
     if reason is not None and reason not in _RULE_REASONS:
         yield not_supported(f"{where}.reason", reason, _RULE_REASONS)
+    path: str = rule.get("fieldPath") or ""
+    if path and not path.strip():
+        yield invalid(f"{where}.fieldPath", path, "must be non-empty if specified")
+    if _broken_line(path):
+        yield invalid(f"{where}.fieldPath", path, "must not contain line breaks")
+    if path and normalized_path(path, schema) is None:
+        yield invalid(f"{where}.fieldPath", path, "must be a valid path")
+
+
+def _broken_line(text: str) -> bool:
+    return "\n" in text or "\r" in text

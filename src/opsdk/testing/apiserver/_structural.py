@@ -7,7 +7,7 @@ schema does not know are dropped (`prune`), then everything is checked (`validat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol, final
+from typing import Any, final
 
 from opsdk.testing.apiserver._fields import (
     FieldError,
@@ -15,22 +15,21 @@ from opsdk.testing.apiserver._fields import (
     child,
     duplicate,
     entries,
-    forbidden,
     go_json,
     invalid,
     is_array,
     is_object,
     members,
-    omitted,
     required,
     tree,
 )
 from opsdk.testing.apiserver._json import clone
 from opsdk.testing.apiserver._names import dns1035_faults
+from opsdk.testing.apiserver._rules import has_rules, rules_of
 from opsdk.testing.apiserver._schema_values import Correlation, validate_value
 from opsdk.types import JsonObject
 
-__all__ = ["CelError", "CelEvaluator", "StructuralSchema"]
+__all__ = ["StructuralSchema"]
 
 _META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 _BLOCKING = frozenset(
@@ -44,48 +43,18 @@ _BLOCKING = frozenset(
 )
 
 
-class CelError(Exception):
-    """A CEL expression could not be evaluated; its text is the evaluator's."""
-
-
-class CelEvaluator(Protocol):
-    """Evaluates CEL expressions of `x-kubernetes-validations`; bring one to have the rules enforced.
-
-    Walking the schema, transition rules, messages and reasons are the schema's part; only expressions are asked for.
-    """
-
-    def uses_old_self(self, expression: str, /) -> bool:
-        """Whether the expression refers to `oldSelf` (such a rule is skipped where there is no old value)."""
-        ...
-
-    def evaluate(self, expression: str, /, *, schema: JsonObject, new: object, old: object, has_old: bool) -> object:
-        """The value of the expression with `self` and, if `has_old`, `oldSelf`.
-
-        Args:
-            expression: The rule or messageExpression.
-            schema: The structural schema of `self`.
-            new: The value of `self`, decoded JSON.
-            old: The value of `oldSelf`.
-            has_old: Whether there is an old value.
-
-        Raises:
-            CelError: It does not compile or cannot be evaluated.
-        """
-        ...
-
-
 @final
 class StructuralSchema:
     """The schema of one version of a custom resource.
 
     Args:
         schema: The version's `openAPIV3Schema`; a schema that `validate_crd` accepts.
-        cel: Evaluates CEL rules; without one they are not enforced.
+        rules: Whether its CEL rules are enforced; that needs the extra `cel`.
     """
 
-    def __init__(self, schema: JsonObject, *, cel: CelEvaluator | None = None) -> None:
+    def __init__(self, schema: JsonObject, *, rules: bool = True) -> None:
         self._schema = tree(schema)
-        self._cel = cel
+        self._rules = rules and has_rules(self._schema)
 
     def default(self, obj: dict[str, Any]) -> None:
         """Drop nulls that the schema does not allow and fill in defaults, in place."""
@@ -120,13 +89,13 @@ class StructuralSchema:
         errors += _validate_embedded("", obj, self._schema)
         if old is None or not list(_list_faults("", old, self._schema)):
             errors += _list_faults("", obj, self._schema)
-        if self._cel is not None and _has_rules(self._schema):
+        if self._rules:
             if any(error.reason in _BLOCKING for error in errors):
                 text = "some validation rules were not checked because the object was invalid; correct the existing "
                 errors.append(invalid("", None, f"{text}errors to complete validation"))
             else:
                 correlation = Correlation(old, self._schema) if old is not None else None
-                errors += _rule_faults(self._cel, "", obj, old, self._schema, correlation, ratchet=False)
+                errors += rules_of(self._schema).validate(obj, old, correlation)
         return errors
 
     def _validate_status(self, obj: Tree, old: Tree | None) -> list[FieldError]:
@@ -292,84 +261,3 @@ def _repeated(values: list[Any]) -> list[int]:
         if seen[key] == 2:
             found.append(index)
     return found
-
-
-def _below(schema: Tree) -> Iterator[Tree]:
-    properties: Tree = members(schema, "properties")
-    yield from properties.values()
-    for name in ("items", "additionalProperties"):
-        if is_object(schema.get(name)):
-            yield schema[name]
-
-
-def _has_rules(schema: Tree) -> bool:
-    return bool(schema.get("x-kubernetes-validations")) or any(map(_has_rules, _below(schema)))
-
-
-def _rule_faults(
-    cel: CelEvaluator,
-    path: str,
-    new: object,
-    old: object,
-    schema: Tree,
-    correlation: Correlation | None,
-    *,
-    ratchet: bool,
-) -> Iterator[FieldError]:
-    """CEL rules of this place and below; what did not change is only held to transition rules."""
-    if new is None:
-        return
-    ratchet = ratchet or (correlation is not None and correlation.unchanged(new))
-    for rule in entries(schema, "x-kubernetes-validations"):
-        yield from _one_rule(cel, path, new, old, schema, rule, ratchet=ratchet)
-    if is_object(new):
-        for key, each in new.items():
-            below = _property(schema, key)
-            if below is None:
-                continue
-            before = old.get(key) if is_object(old) else None
-            where = child(path, key) if key in members(schema, "properties") else f"{path}[{key}]"
-            deeper = correlation.at_key(key) if correlation is not None else None
-            yield from _rule_faults(cel, where, each, before, below, deeper, ratchet=ratchet)
-    elif is_array(new) and (items := _items(schema)) is not None:
-        for index, each in enumerate(new):
-            deeper = correlation.at_item(each) if correlation is not None else None
-            before = deeper.old if deeper is not None else None
-            yield from _rule_faults(cel, f"{path}[{index}]", each, before, items, deeper, ratchet=ratchet)
-
-
-def _one_rule(
-    cel: CelEvaluator, path: str, new: object, old: object, schema: Tree, rule: Tree, *, ratchet: bool
-) -> Iterator[FieldError]:
-    expression: str = rule.get("rule", "").strip()
-    message: str = (rule.get("message") or "").strip()
-    kind: str = schema.get("type", "")
-    try:
-        transition = cel.uses_old_self(expression)
-        if transition and old is None and not rule.get("optionalOldSelf"):
-            return
-        if cel.evaluate(expression, schema=schema, new=new, old=old, has_old=old is not None) is True:
-            return
-    except CelError as error:
-        yield invalid(path, kind, f"{error} evaluating rule: {message or expression}")
-        return
-    if ratchet and not transition:
-        return
-    detail = message or f"failed rule: {expression}"
-    if text := rule.get("messageExpression"):
-        try:
-            said = cel.evaluate(text, schema=schema, new=new, old=old, has_old=old is not None)
-        except CelError:
-            said = None
-        if isinstance(said, str) and said.strip() and "\n" not in said:
-            detail = said.strip()
-    where = child(path, str(rule["fieldPath"]).removeprefix(".")) if rule.get("fieldPath") else path
-    match rule.get("reason"):
-        case "FieldValueForbidden":
-            yield forbidden(where, detail)
-        case "FieldValueRequired":
-            yield required(where, detail)
-        case "FieldValueDuplicate":
-            yield duplicate(where, new)
-        case _:
-            yield omitted(where, detail) if kind in {"object", "array"} else invalid(where, new, detail)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, final
+from typing import TYPE_CHECKING, Final, Literal, Self, final
 
 import anyio.lowlevel
 
@@ -65,6 +66,9 @@ class ApiServer:
         history: How many changes of each resource can still be watched and listed.
         expired_watch_is_http: Whether a watch from a version that is forgotten is refused with HTTP 410, instead of
             with an ERROR event in the stream, which is what servers with a watch cache do.
+        cel_rules: What becomes of CEL rules (`x-kubernetes-validations`): "enforce" needs the extra `cel`, and a CRD
+            with rules is refused without it; "ignore" stores what breaks them. Default: the environment's
+            OPSDK_CEL_RULES, else "enforce".
     """
 
     def __init__(
@@ -74,8 +78,10 @@ class ApiServer:
         garbage_collector: bool = True,
         history: int = 10_000,
         expired_watch_is_http: bool = False,
+        cel_rules: Literal["enforce", "ignore"] | None = None,
     ) -> None:
-        self._cluster = Cluster(clock=clock, history=history)
+        enforced = (cel_rules or os.environ.get("OPSDK_CEL_RULES") or "enforce") != "ignore"
+        self._cluster = Cluster(clock=clock, history=history, rules=enforced)
         self._crds = CrdController(self._cluster)
         self._cluster.reactors.extend((self._crds, NamespaceController(self._cluster)))
         if garbage_collector:
