@@ -15,7 +15,7 @@ from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import ConfigMap
 
 from opsdk.client import ApiClient, ApiStatusWriter, RawClient, RawEvent, RawPage
-from opsdk.models import CustomResource, Model, resource_of
+from opsdk.models import CustomResource, Model, PartialObjectMetadata, metadata_only, resource_of
 from opsdk.protocols import (
     Added,
     Bookmark,
@@ -176,3 +176,10 @@ async def refused(client: ApiClient, widget: Widget, deployment: Deployment) -> 
     await client.status.patch(Widget, "w", MergePatch(["x"]))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     async with client.watch(Widget, timeout=5):  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
         pass
+
+
+async def metadata_alone(client: ApiClient) -> None:
+    assert_type(metadata_only(Widget), type[PartialObjectMetadata])
+    assert_type(await client.get(metadata_only(ConfigMap), "c", namespace="n"), PartialObjectMetadata)
+    assert_type((await client.list(metadata_only(ConfigMap)))[0].metadata, ObjectMeta | None)
+    metadata_only(Handmade)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - has no metadata

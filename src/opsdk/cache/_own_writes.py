@@ -53,6 +53,8 @@ class OwnWrites:
             return
         request = Request(metadata.name, metadata.namespace)
         for informer in self.informers.of(resource_of(type(obj)), metadata.namespace):
+            if informer.metadata_only:
+                continue  # what it has is not the document
             for cached in (informer.read(request), informer.store.cached(request)):
                 header = None if cached is None else cached.header
                 if (

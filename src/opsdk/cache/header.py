@@ -10,7 +10,7 @@ import msgspec
 from opsdk.errors import DecodeError
 from opsdk.types import Request
 
-__all__ = ["Header", "OwnerRef", "read_document"]
+__all__ = ["Header", "OwnerRef", "only_metadata", "read_document"]
 
 
 @final
@@ -107,6 +107,10 @@ class _Scanned(msgspec.Struct, gc=False):
     metadata: _Metadata
 
 
+class _OnlyMetadata(msgspec.Struct):
+    metadata: msgspec.Raw
+
+
 class _Managed(msgspec.Struct):
     manager: str | None = None
     operation: str | None = None
@@ -118,6 +122,7 @@ class _Names(msgspec.Struct):
 
 
 _SCAN: Final = msgspec.json.Decoder(_Scanned)
+_ONLY_METADATA: Final = msgspec.json.Decoder(_OnlyMetadata)
 _DOCUMENT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _HEADER: Final = msgspec.json.Decoder(Header)
 _NAMES: Final = msgspec.json.Decoder(_Names)
@@ -155,6 +160,11 @@ def read_document(raw: bytes, *, kind: str, keep_manager: str | None = None) -> 
         return metadata.header(), raw
     rest = _without(raw, managed, _kept(managed, keep_manager))
     return _read_slowly(raw, kind, keep_manager) if rest is None else (metadata.header(), rest)
+
+
+def only_metadata(raw: bytes) -> bytes:
+    """A document that `read_document` has read, without all but its metadata: what this process wrote is whole."""
+    return b'{"metadata":%b}' % bytes(_ONLY_METADATA.decode(raw).metadata)
 
 
 def _kept(managed: bytes, keep_manager: str | None) -> bytes:

@@ -20,7 +20,7 @@ from opsdk.cache.selectors import Selector, selector_of
 from opsdk.cache.store import Key, MalformedHook, Store, key_of
 from opsdk.client import ApiClient, RawEvent
 from opsdk.errors import ApiError, ApiTimeoutError
-from opsdk.models import ResourceInfo, resource_of
+from opsdk.models import ResourceInfo, is_metadata_only, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import LabelSelector, Request
 
@@ -55,7 +55,7 @@ class Informer(Generic[T]):
 
     Args:
         client: How to reach the server.
-        kind: The class of the objects.
+        kind: The class of the objects; `metadata_only(kind)` where metadata will do.
         namespace: None: all namespaces.
         labels: Only objects that match; None: all.
         options: How to talk to the server.
@@ -95,6 +95,7 @@ class Informer(Generic[T]):
             ),
             namespace=namespace,
             labels=str(self._selector) or None,
+            metadata_only=self.metadata_only,
             options=options,
             refusals=refusals,
         )
@@ -113,7 +114,8 @@ class Informer(Generic[T]):
         """What it follows, for people: kind, namespace, selector."""
         where = "" if self._namespace is None else f" in {self._namespace}"
         which = f" with {self._selector}" if self._selector else ""
-        return f"{self._resource}{where}{which}"
+        what = f"metadata of {self._resource}" if self.metadata_only else str(self._resource)
+        return f"{what}{where}{which}"
 
     @property
     def kind(self) -> type[T]:
@@ -124,6 +126,11 @@ class Informer(Generic[T]):
     def resource(self) -> ResourceInfo:
         """The kind."""
         return self._resource
+
+    @property
+    def metadata_only(self) -> bool:
+        """Whether its objects are metadata and nothing else: its class came from `metadata_only`."""
+        return is_metadata_only(self._kind)
 
     @property
     def namespace(self) -> str | None:

@@ -173,6 +173,7 @@ class Reflector:
         sink: Is told what is found; called on the loop.
         namespace: None: all namespaces.
         labels: A selector; None: all objects.
+        metadata_only: Whether objects come as PartialObjectMetadata.
         options: See `ReflectorOptions`.
         refusals: What the server is known not to stream; shared by reflectors of one server.
         source: Where jitter comes from; for tests.
@@ -186,6 +187,7 @@ class Reflector:
         *,
         namespace: str | None = None,
         labels: str | None = None,
+        metadata_only: bool = False,
         options: ReflectorOptions | None = None,
         refusals: StreamingRefusals | None = None,
         source: random.Random | None = None,
@@ -195,6 +197,7 @@ class Reflector:
         self._sink = sink
         self._namespace = namespace
         self._labels = labels
+        self._metadata_only = metadata_only
         self._options = ReflectorOptions() if options is None else options
         self._refusals = StreamingRefusals() if refusals is None else refusals
         self._random = random.Random() if source is None else source  # noqa: S311 - jitter, not a secret
@@ -280,6 +283,7 @@ class Reflector:
                         labels=self._labels,
                         limit=limit,
                         continue_token=token or None,
+                        metadata_only=self._metadata_only,
                     )
                     self._sink.page(page.items)
                     version = version or page.resource_version
@@ -318,6 +322,7 @@ class Reflector:
             send_initial_events=not self._version,
             timeout=options.watch_timeout * self._random.uniform(1.0, 2.0),
             inactivity=options.inactivity,
+            metadata_only=self._metadata_only,
         ) as events:
             if self._version:
                 self._sink.connected()

@@ -18,10 +18,10 @@ from typing_extensions import TypeVar
 
 from opsdk.cache._label_index import LabelIndex
 from opsdk.cache.changes import Cached, Change, ObjectAdded, ObjectDeleted, ObjectModified
-from opsdk.cache.header import Header, read_document
+from opsdk.cache.header import Header, only_metadata, read_document
 from opsdk.cache.selectors import Selector
 from opsdk.errors import DecodeError
-from opsdk.models import codec_of, resource_of
+from opsdk.models import codec_of, is_metadata_only, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import Request
 
@@ -117,6 +117,7 @@ class Store(Generic[T]):
         self._resource = resource_of(kind)
         self._codec = codec_of(kind)
         self._keep_manager = keep_manager
+        self._metadata_only = is_metadata_only(kind)
         self._hook = malformed
         self._slots: dict[Key, _Slot] = {}
         self._namespaces: dict[str, set[Key]] = {}
@@ -235,7 +236,7 @@ class Store(Generic[T]):
         except DecodeError as error:
             self._report(None, error)
             return None
-        return Cached(header, rest, self._codec)
+        return Cached(header, only_metadata(rest) if self._metadata_only else rest, self._codec)
 
     def put(self, new: Cached[T], /, *, initial: bool = False, listed: bool = False) -> list[Change[T]]:
         """Store a version of an object, and say what that changes: nothing, if it is there already.

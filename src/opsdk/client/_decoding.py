@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from opsdk.client._documents import Documents, head_of
 from opsdk.client._shared_fields import SharedFields
 from opsdk.errors import DecodeError
-from opsdk.models import Codec, CustomResource, codec_of
+from opsdk.models import Codec, CustomResource, codec_of, is_metadata_only
 from opsdk.protocols import KubeObject, Undecodable
 from opsdk.types import Json
 
@@ -55,7 +55,8 @@ class ObjectDecoder(Generic[T]):
 
     def __init__(self, kind: type[T], documents: Documents) -> None:
         self._codec: Codec[T] = codec_of(kind)
-        self._documents = documents
+        # What is written later is laid over what is remembered, which therefore must be whole.
+        self._documents = Documents(max_bytes=0) if is_metadata_only(kind) else documents
         # Generic resources and classes with a codec of their own hold their metadata as they please.
         self._has_struct_metadata = issubclass(kind, msgspec.Struct | CustomResource)
 

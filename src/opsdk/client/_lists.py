@@ -33,12 +33,14 @@ class Selection:
         namespace: None: all namespaces.
         labels: Label selector.
         fields: Field selector.
+        metadata_only: Whether only their metadata is wanted.
     """
 
     info: ResourceInfo
     namespace: str | None
     labels: LabelSelector | None
     fields: Mapping[str, str] | None
+    metadata_only: bool = False
 
 
 @final
@@ -71,6 +73,7 @@ class _Pages:
                 fields=self._selection.fields,
                 limit=self._limit,
                 continue_token=self._token,
+                metadata_only=self._selection.metadata_only,
             )
         except GoneError:
             if self._token is None:

@@ -16,7 +16,7 @@ from opsdk.client._places import name_of_object, namespace_of_call, namespace_of
 from opsdk.client._status import conflict
 from opsdk.client.raw import RawClient
 from opsdk.errors import ApiProtocolError, ObjectError
-from opsdk.models import Codec, CustomResource, ResourceInfo, codec_of, metadata_of, resource_of
+from opsdk.models import Codec, CustomResource, ResourceInfo, codec_of, is_metadata_only, metadata_of, resource_of
 from opsdk.patches import merge_difference, overlay, same
 from opsdk.protocols import KubeObject, Snapshot
 from opsdk.types import Json, JsonObject, JsonPatch, MergePatch, Patch, StrategicMergePatch
@@ -83,6 +83,14 @@ def _main_endpoint_ignores_status(kind: type[KubeObject]) -> bool:
     if issubclass(kind, CustomResource):
         return True
     return issubclass(kind, msgspec.Struct) and isinstance(getattr(kind, "Status", None), type)
+
+
+def _refuse_metadata_only(kind: type[KubeObject], verb: str) -> None:
+    if is_metadata_only(kind):
+        raise ObjectError(
+            f"{verb}: of this {resource_of(kind).kind} there is nothing but metadata, and the rest would be lost; use "
+            "patch, patch_from or apply, or the class of the whole object"
+        )
 
 
 def _members(value: Json) -> JsonObject:
@@ -177,6 +185,7 @@ class Writes:
         kind = type(obj)
         info = resource_of(kind)
         metadata = metadata_of(obj)
+        _refuse_metadata_only(kind, "create")
         if not metadata.name and not metadata.generateName:
             raise ObjectError(f"{info.kind}: to be created, an object needs metadata.name or metadata.generateName")
         path = info.path(namespace=namespace_of_object(info, metadata, namespace))
@@ -186,6 +195,7 @@ class Writes:
 
     async def replace(self, obj: T, *, namespace: str | None, dry_run: bool | None, field_manager: str | None) -> T:
         """See `opsdk.protocols.Writer.replace`."""
+        _refuse_metadata_only(type(obj), "replace")
         target = self.target(type(obj), obj, namespace)
         if not target.metadata.resourceVersion:
             raise ObjectError(

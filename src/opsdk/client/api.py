@@ -25,7 +25,7 @@ from opsdk.client.raw import RawClient, RequestObserver, WriteGate
 from opsdk.client.status_writer import ApiStatusWriter
 from opsdk.client.transport import Transport
 from opsdk.errors import ConfigurationError, NotFoundError
-from opsdk.models import codec_of, resource_of
+from opsdk.models import codec_of, is_metadata_only, resource_of
 from opsdk.protocols import Client, KubeObject, ObjectList, Snapshot, Undecodable, WatchEvent
 from opsdk.types import LabelSelector, Patch, Preconditions, PropagationPolicy
 
@@ -235,7 +235,10 @@ class ApiClient:
         """
         info = resource_of(kind)
         path = info.path(namespace=namespace_of_call(info, namespace, name=name), name=name)
-        return self._writes.read(codec_of(kind), await self._raw.request("GET", path))
+        partial = is_metadata_only(kind)
+        raw = await self._raw.get(path, metadata_only=partial)
+        # What is written later is laid over what is remembered, which therefore must be whole.
+        return self._writes.read(codec_of(kind), raw, keep=not partial)
 
     async def find(self, kind: type[T], name: str, *, namespace: str | None = None) -> T | None:
         """Read one object; None when there is none.
@@ -308,7 +311,13 @@ class ApiClient:
         fields: Mapping[str, str] | None,
     ) -> Selection:
         info = resource_of(kind)
-        return Selection(info=info, namespace=namespace_of_selection(info, namespace), labels=labels, fields=fields)
+        return Selection(
+            info=info,
+            namespace=namespace_of_selection(info, namespace),
+            labels=labels,
+            fields=fields,
+            metadata_only=is_metadata_only(kind),
+        )
 
     def watch(
         self,
@@ -366,6 +375,7 @@ class ApiClient:
             resource_version=resource_version,
             timeout=timeout,
             inactivity=inactivity,
+            metadata_only=is_metadata_only(kind),
         ) as events:
             yield TypedWatch(events, ObjectDecoder(kind, self._documents))
 

@@ -40,6 +40,9 @@ _NEVER: Final = timedelta(days=1)
 _SLACK: Final = timedelta(seconds=30)
 _LONGEST_ERROR_BYTES: Final = 65_536
 _NO_ANSWER: Final = "<error>"
+# A server that cannot write metadata alone sends the whole.
+_LIST_OF_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 
 class RequestObserver(Protocol):
@@ -215,6 +218,15 @@ class RawClient:
                 delay = asked + _backoff_seconds(1)
             await anyio.sleep(delay)
 
+    async def get(self, path: str, /, *, metadata_only: bool = False) -> bytes:
+        """Read one object; with `metadata_only`, its PartialObjectMetadata.
+
+        Raises:
+            ApiStatusError: The server answered with anything but success.
+            ApiConnectionError: No answer came.
+        """
+        return await self.request("GET", path, accept=_METADATA if metadata_only else "application/json")
+
     async def list_page(
         self,
         resource: ResourceInfo,
@@ -226,8 +238,9 @@ class RawClient:
         continue_token: str | None = None,
         resource_version: str | None = None,
         resource_version_match: Literal["Exact", "NotOlderThan"] | None = None,
+        metadata_only: bool = False,
     ) -> RawPage:
-        """Read one page of a list.
+        """Read one page of a list; with `metadata_only`, of PartialObjectMetadata.
 
         Raises:
             GoneError: The continue token has expired: start over.
@@ -243,7 +256,9 @@ class RawClient:
         if resource_version_match is not None:
             query.append(("resourceVersionMatch", resource_version_match))
         path = resource.path(namespace=namespace)
-        body = await self.request("GET", path, query=query)
+        body = await self.request(
+            "GET", path, query=query, accept=_LIST_OF_METADATA if metadata_only else "application/json"
+        )
         try:
             page = _LISTS.decode(body)
         except msgspec.MsgspecError as error:
@@ -266,6 +281,7 @@ class RawClient:
         timeout: timedelta | None = None,  # noqa: ASYNC109 - the server's timeout, not ours
         send_initial_events: bool = False,
         inactivity: timedelta | None = None,
+        metadata_only: bool = False,
     ) -> AsyncGenerator[AsyncIterator[RawEvent]]:
         """One watch request, with bookmarks; never repeated.
 
@@ -278,6 +294,7 @@ class RawClient:
             timeout: The server ends the watch after this long; None leaves it to the server.
             send_initial_events: Begin with all objects and a bookmark that says they are complete.
             inactivity: Longest silence to accept, by anyio's clock; None: no limit but `timeout`.
+            metadata_only: Objects come as PartialObjectMetadata.
 
         Raises:
             GoneError: The version is too old, as an answer or within the stream.
@@ -301,7 +318,7 @@ class RawClient:
             method="GET",
             path=path,
             query=tuple(query),
-            headers={"accept": "application/json", "user-agent": self._user_agent},
+            headers={"accept": _METADATA if metadata_only else "application/json", "user-agent": self._user_agent},
             read_timeout=silence,
         )
         started = anyio.current_time()

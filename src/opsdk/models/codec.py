@@ -20,6 +20,7 @@ from pydantic_core import PydanticSerializationError
 from opsdk.errors import DecodeError, ObjectError, ResourceDefinitionError
 from opsdk.models._struct_wire import encode_struct, struct_from_wire, struct_to_wire
 from opsdk.models.custom_resource import CustomResource, is_custom_resource
+from opsdk.models.partial import PartialObjectMetadata
 from opsdk.models.resources import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import JsonObject
@@ -95,6 +96,8 @@ def codec_of(kind: type[T]) -> Codec[T]:
 @lru_cache(maxsize=4096)
 def _codec_of(kind: type[Any]) -> Codec[Any]:
     resource = resource_of(kind)
+    if issubclass(kind, PartialObjectMetadata):
+        return _PartialCodec(kind, resource)
     if issubclass(kind, msgspec.Struct):
         return _StructCodec(kind, resource)
     if is_custom_resource(kind):
@@ -208,6 +211,23 @@ class _StructCodec:
         except ValueError as error:
             raise _unwritable(self.resource, getattr(obj.metadata, "name", None), error) from error
         return _with_type(self.resource, document)
+
+
+@final
+class _PartialCodec:
+    """The server calls each of these `PartialObjectMetadata`; here they have the kind of what they are of."""
+
+    def __init__(self, kind: type[PartialObjectMetadata], resource: ResourceInfo) -> None:
+        self.resource = resource
+        self._struct = _StructCodec(kind, resource)
+
+    def decode(self, raw: bytes, /) -> Any:
+        obj = self._struct.decode(raw)
+        obj.apiVersion, obj.kind = self.resource.api_version, self.resource.kind
+        return obj
+
+    def encode(self, obj: Any, /, *, only_set: bool = False) -> bytes:
+        return self._struct.encode(obj, only_set=only_set)
 
 
 def _with_type(resource: ResourceInfo, document: JsonObject) -> bytes:

@@ -18,7 +18,7 @@ from opsdk.errors import (
     GoneError,
     NotFoundError,
 )
-from opsdk.models import CustomResource, metadata_of, metadata_only
+from opsdk.models import CustomResource, metadata_of, metadata_only, view_of
 from opsdk.protocols import Added, Deleted, Modified
 from opsdk.types import MergePatch
 
@@ -169,14 +169,14 @@ async def test_metadata_alone_is_read_listed_watched_and_patched(site: Site) -> 
             event = await anext(events)
             while not isinstance(event, Modified):
                 event = await anext(events)
-    assert metadata_of(event.object).labels == {"app": "x", "seen": "yes"}
+    assert view_of(event.object).labels == {"app": "x", "seen": "yes"}
     one = await client.get(partial, "a", namespace=site.namespace)
     base = client.snapshot(one)
     metadata_of(one).labels = {"app": "x", "seen": "twice"}
     assert await client.patch_from(base, one) is not None
     whole = await (await site.another()).get(ConfigMap, "a", namespace=site.namespace)
-    assert (data_of(whole), metadata_of(whole).labels) == ({"hidden": "1"}, {"app": "x", "seen": "twice"})
+    assert (data_of(whole), view_of(whole).labels) == ({"hidden": "1"}, {"app": "x", "seen": "twice"})
     named = partial(metadata=ObjectMeta(name="a", namespace=site.namespace, annotations={"k": "v"}))
-    assert metadata_of(await client.apply(named)).annotations == {"k": "v"}
+    assert view_of(await client.apply(named)).annotations == {"k": "v"}
     await client.delete(partial, "a", namespace=site.namespace)
     assert await client.find(partial, "a", namespace=site.namespace) is None

@@ -30,11 +30,13 @@ class Rendering:
     Args:
         include_object: How much of an object a table's row carries.
         headers: Whether a table has column definitions; in a watch only the first has.
+        of_list: Whether metadata was asked for as a list's, which one object cannot be, nor the other way round.
     """
 
     form: Form = "object"
     include_object: IncludeObject = "Metadata"
     headers: bool = True
+    of_list: bool = False
 
 
 @final
@@ -148,8 +150,8 @@ def negotiate(accept: str, include_object: str = "") -> Rendering:
             case "Table":
                 if options.get("v") == "v1":
                     return Rendering("table", _include(include_object))
-            case "PartialObjectMetadata" | "PartialObjectMetadataList":
-                return Rendering("partial")
+            case "PartialObjectMetadata" | "PartialObjectMetadataList" as form:
+                return Rendering("partial", of_list=form == "PartialObjectMetadataList")
             case _:
                 return _OBJECT
     raise not_acceptable(_ACCEPTABLE)

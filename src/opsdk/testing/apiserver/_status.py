@@ -22,6 +22,7 @@ __all__ = [
     "method_not_allowed",
     "not_acceptable",
     "not_found",
+    "not_that_form",
     "success",
     "too_large_version",
     "unknown_resource",
@@ -190,6 +191,22 @@ def unknown_resource() -> StatusError:
 def not_acceptable(accepted: Sequence[str]) -> StatusError:
     """406: the client accepts none of what the server can write."""
     text = f"only the following media types are accepted: {', '.join(accepted)}"
+    return StatusError(406, "NotAcceptable", text)
+
+
+def not_that_form(info: KindInfo, *, of_list: bool) -> StatusError:
+    """406: metadata was asked for as a list's, of one object; or as one object's, of a list.
+
+    Args:
+        of_list: What was asked for.
+    """
+    package = info.group.partition(".")[0] or "core"
+    kind = f"{package}.{info.kind}" if info.builtin else "unstructured.Unstructured"
+    text = (
+        f"you requested PartialObjectMetadataList, but the requested object is not a list (*{kind})"
+        if of_list
+        else f"you requested PartialObjectMetadata, but the requested object is a list (*{kind}List)"
+    )
     return StatusError(406, "NotAcceptable", text)
 
 

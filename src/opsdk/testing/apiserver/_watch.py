@@ -116,6 +116,8 @@ class Watch:
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The lines of the stream."""
+        if self._rendering.of_list:
+            return  # no event is a list; kube-apiserver notices when it has said 200
         unsubscribe = self._cluster.store.subscribe(self._call.info.storage, self._on_change)
         deadline = anyio.current_time() + self._timeout_seconds
         bookmark_at = anyio.current_time() + _BOOKMARK_SECONDS if self._bookmarks else math.inf

@@ -27,8 +27,9 @@ from opsdk.testing.apiserver._protobuf import json_request
 from opsdk.testing.apiserver._reads import get_object, list_objects
 from opsdk.testing.apiserver._render import render_document, render_list
 from opsdk.testing.apiserver._serve import ServedApi, serve
-from opsdk.testing.apiserver._status import StatusError, method_not_allowed, not_found, unknown_resource
+from opsdk.testing.apiserver._status import StatusError, method_not_allowed, not_found, not_that_form, unknown_resource
 from opsdk.testing.apiserver._subresources import BEYOND_OBJECTS, allows
+from opsdk.testing.apiserver._warnings import warned
 from opsdk.testing.apiserver._watch import Watch, open_watch
 from opsdk.testing.apiserver._writes import Verbs
 
@@ -184,7 +185,7 @@ class ApiServer:
                 headers["retry-after"] = str(error.retry_after_seconds)
             response = HttpResponse(status=error.code, headers=headers, body=error.body())
         self._cluster.settle()
-        return response
+        return warned(response, self._cluster.take_warnings())
 
     def watch_of(self, request: HttpRequest) -> Watch | None:
         """The watch that a request opens; None when it opens none.
@@ -221,6 +222,8 @@ class ApiServer:
             if special is not None:
                 return special
         call = route(self._cluster.registry, request)
+        if call is not None and call.info.deprecation:
+            self._cluster.warn(call.info.deprecation)
         if call is None or (call.subresource and call.subresource not in call.info.subresources):
             if self._is_builtin_version(request.path):
                 raise unknown_resource()
@@ -239,12 +242,14 @@ class ApiServer:
             case "GET", False:
                 if "list" not in call.info.verbs:
                     raise method_not_allowed()
+                _check_form(call)
                 return 200, list_objects(self._cluster, call, self._crds.selectable(call.info))
             case "GET", True:
                 if call.subresource == "scale":
                     return 200, encode(self._verbs.get_scale(call))
                 if "get" not in call.info.verbs:
                     raise method_not_allowed()
+                _check_form(call)
                 return 200, get_object(self._cluster, call)
             case "POST", _:
                 outcome = self._verbs.create(call)
@@ -293,6 +298,11 @@ class ApiServer:
     def _next_address(self) -> str:
         self._addresses += 1
         return f"10.96.{self._addresses // 250 % 250}.{self._addresses % 250 + 1}"
+
+
+def _check_form(call: Call) -> None:
+    if call.rendering.form == "partial" and call.rendering.of_list == bool(call.name):
+        raise not_that_form(call.info, of_list=call.rendering.of_list)
 
 
 @final
