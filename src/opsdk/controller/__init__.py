@@ -4,6 +4,7 @@ Not a controller yet, but what makes one: `ControllerBuilder`. What it needs of 
 `ControllerHost`, which a manager is.
 """
 
+from opsdk.controller._share import Turn, WorkDivision
 from opsdk.controller._sources import KeyStream, MapFunction
 from opsdk.controller.builder import ControllerBuilder, ReconcileFunction
 from opsdk.controller.context import ReconcileContext, current_reconcile, reconciling
@@ -31,6 +32,8 @@ __all__ = [
     "ReconcileFunction",
     "ReconcileMetrics",
     "ReconcileOutcome",
+    "Turn",
+    "WorkDivision",
     "WorkInProgress",
     "annotations_changed",
     "changed",

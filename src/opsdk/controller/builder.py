@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 
 from opsdk.cache import Cached, Informer
 from opsdk.controller._self_trigger import SelfTriggerDetector
+from opsdk.controller._share import Share, WorkDivision
 from opsdk.controller._sources import (
     KeyStream,
     MapFunction,
@@ -188,12 +189,17 @@ class ControllerBuilder(Generic[T]):
 
         queue = WorkQueue(self._name, rate_limiter=self._rate_limit, metrics=self._host.metrics.workqueue(self._name))
         self._host.metrics.watch_workqueue(queue)
+
+        def share(division: WorkDivision) -> Share[T]:
+            return Share(division, primary, queue)
+
         controller = Controller(
             self._name,
             resource=self._resource,
             reconcile=reconciler.reconcile if isinstance(reconciler, Reconciler) else reconciler,
             queue=queue,
             look_up=look_up,
+            share=share,
             sources=[
                 PrimarySource(primary, tuple(self._predicates), detector, self._name),
                 *(make(primary) for make in self._sources),

@@ -26,6 +26,7 @@ from opsdk._backend import ThreadWaker, no_stray_cancellation
 from opsdk._groups import raise_bare
 from opsdk.cache import Cached
 from opsdk.controller._outcome import Retry, classify, is_about_the_missing
+from opsdk.controller._share import OwnShare, WorkDivision
 from opsdk.controller._sources import Source
 from opsdk.controller.context import ReconcileContext, reconciling
 from opsdk.controller.metrics import ReconcileMetrics, ReconcileOutcome
@@ -74,6 +75,7 @@ class Controller:
         reconcile: Callable[[Request], Awaitable[Result]],
         queue: WorkQueue[Request],
         look_up: Callable[[Request], Cached[KubeObject] | None],
+        share: Callable[[WorkDivision], OwnShare],
         sources: Sequence[Source],
         detector: Detector,
         metrics: ReconcileMetrics,
@@ -85,6 +87,8 @@ class Controller:
         self._reconcile: Callable[[Request], Awaitable[object]] = reconcile  # whatever an untyped one may return
         self._queue = queue
         self._look_up = look_up
+        self._make_share = share
+        self._share: OwnShare | None = None
         self._sources = sources
         self._detector = detector
         self._metrics = metrics
@@ -114,6 +118,19 @@ class Controller:
     def add_after(self, request: Request, delay: timedelta, /) -> None:
         """Reconcile an object after `delay`; an earlier time that already stands wins."""
         self._queue.add_after(request, delay)
+
+    @property
+    def share(self) -> int:
+        """How many objects are this process's, where several divide them; else 0. May be read from any thread."""
+        return 0 if self._share is None else self._share.objects
+
+    def divide(self, division: WorkDivision, /) -> None:
+        """Work only on objects that are this process's. Hosts call it, before `run`.
+
+        *Guarantees*: what has become ours is reconciled, whether or not anything happens to it. What is not ours is
+        dropped from the queue, with its delays and its backoff.
+        """
+        self._share = self._make_share(division)
 
     def stop(self) -> None:
         """Begin no reconcile any more; `run` returns when those that run have ended. From any thread."""
@@ -179,7 +196,7 @@ class Controller:
             while True:
                 async with self._queue.lease() as request:
                     with reconciling(self._context(request)):
-                        await self._handle(request)
+                        await self._take(request)
         except QueueClosedError:
             return
 
@@ -199,6 +216,17 @@ class Controller:
             generation=0 if start is None else start.header.generation,
             document=document,
         )
+
+    async def _take(self, request: Request) -> None:
+        if self._share is None:
+            await self._handle(request)
+            return
+        turn = self._share.turn(request, self._look_up(request))
+        if turn is None:
+            self._queue.forget(request)
+            return
+        with turn.taken():
+            await self._handle(request)
 
     async def _handle(self, request: Request) -> None:
         if self._detector.started(request):

@@ -5,6 +5,7 @@ from opsdk.manager.logs import LogFormat, configure_logging
 from opsdk.manager.manager import Manager
 from opsdk.manager.options import ManagerOptions, default_manager_options
 from opsdk.manager.probes import Check
+from opsdk.manager.sharding import Sharding, ShardMembership
 from opsdk.manager.wiring import SetupOption, for_state_machine, setup
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "Manager",
     "ManagerOptions",
     "SetupOption",
+    "ShardMembership",
+    "Sharding",
     "configure_logging",
     "default_manager_options",
     "for_state_machine",

@@ -12,13 +12,13 @@ import logging
 import math
 import random
 import socket
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from typing import Final, Protocol, final
 from uuid import uuid4
 
 import anyio
+import msgspec
 from lightkube.models.coordination_v1 import LeaseSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
@@ -35,8 +35,9 @@ from opsdk.errors import (
     LeadershipLostError,
     NotFoundError,
 )
+from opsdk.manager._claims import Claim, annotations_of, why
 from opsdk.manager._names import lease_fault, namespace_fault
-from opsdk.protocols import Reader, Writer
+from opsdk.protocols import MetadataView, Reader, Writer
 
 __all__ = ["LeaderElector", "LeaderObserver", "LeaseClient"]
 
@@ -64,29 +65,6 @@ class LeaderObserver(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """What a Lease says. Another one means that its holder is alive."""
-
-    holder: str
-    acquired: datetime | None
-    renewed: datetime | None
-    seconds: int
-    transitions: int
-
-    @staticmethod
-    def of(lease: Lease) -> _Claim:
-        spec = lease.spec or LeaseSpec()
-        return _Claim(
-            spec.holderIdentity or "",
-            spec.acquireTime,
-            spec.renewTime,
-            spec.leaseDurationSeconds or 0,
-            spec.leaseTransitions or 0,
-        )
-
-
-@final
 class LeaderElector:
     """Competes for a Lease, keeps it, and says at every moment whether this process may write.
 
@@ -109,6 +87,10 @@ class LeaderElector:
         renew_deadline: How long after the last renewal the leader goes on by itself. Default 10 s.
         retry_period: Time between tries, renewals included. Default 2 s; tries to become leader are jittered.
         observer: Is told about leadership.
+        labels: Labels of the Lease, when this process creates it.
+        annotations: Asked at each write for annotations of the Lease to set; others stay as they are.
+        clock: Tells the time in seconds; it may not stand still, nor run at less than renew_deadline / lease_duration
+            of the speed of another replica's. Default: the loop's.
 
     Raises:
         ConfigurationError: Not retry_period < renew_deadline < lease_duration, or a name is missing or none.
@@ -125,6 +107,9 @@ class LeaderElector:
         renew_deadline: timedelta = timedelta(seconds=10),
         retry_period: timedelta = timedelta(seconds=2),
         observer: LeaderObserver | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Callable[[], Mapping[str, str]] | None = None,
+        clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         if not name or not namespace:
             msg = f"leader election needs the name and the namespace of a Lease; got {name!r} and {namespace!r}"
@@ -149,9 +134,14 @@ class LeaderElector:
         self._renew_deadline_seconds = renew_deadline.total_seconds()
         self._retry_seconds = retry_period.total_seconds()
         self._observer = observer
+        self._labels = dict(labels or {})
+        self._annotations = annotations
+        self._time = clock
+        self._hurry: anyio.Event | None = None
+        self._asked_to_renew = False
         self._random = random.Random(self._identity)  # noqa: S311 - spreads load, keeps no secret
         self._lease: Lease | None = None  # as it was written or read last: the base of the next renewal
-        self._claim: _Claim | None = None
+        self._claim: Claim | None = None
         self._claim_seen_at = -math.inf
         self._deadline = -math.inf
         self._leading = False
@@ -174,7 +164,7 @@ class LeaderElector:
     @property
     def is_leader(self) -> bool:
         """Whether the gate is open. Needs a running loop, for its clock."""
-        return self._leading and anyio.current_time() < self._deadline
+        return self._leading and self._time() < self._deadline
 
     def gate(self) -> None:
         """Refuse to go on unless this process leads: for `ApiClient.with_gate`.
@@ -184,7 +174,7 @@ class LeaderElector:
         """
         if not self._leading:
             raise LeadershipLostError(self.lease, self._identity, "this process does not lead; nothing was sent")
-        if anyio.current_time() >= self._deadline:
+        if self._time() >= self._deadline:
             raise LeadershipLostError(self.lease, self._identity, "the renewal is overdue; nothing was sent")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
@@ -238,7 +228,7 @@ class LeaderElector:
                 )
                 _logger.error("the Lease %s cannot be made, trying again: %s; %s", self.lease, error, hint)  # noqa: TRY400 - it tells all
             except (ApiError, DecodeError, TimeoutError) as error:
-                _logger.warning("the Lease %s could not be read or written, trying again: %s", self.lease, error)
+                _logger.warning("the Lease %s could not be read or written, trying again: %s", self.lease, why(error))
             else:
                 if won and self.is_leader:
                     _logger.info("leading: the Lease %s is held by %s", self.lease, self._identity)
@@ -255,22 +245,36 @@ class LeaderElector:
             LeadershipLostError: Another process holds the Lease, or no renewal succeeded before the deadline.
                 The gate is closed.
         """
-        why = ""
+        reason = ""
         while self.is_leader:
-            with anyio.CancelScope(deadline=self._deadline):
-                await anyio.sleep(self._retry_seconds)
+            with anyio.move_on_after(max(self._deadline - self._time(), 0.0)):
+                await self._pause()
                 try:
                     if not await self._attempt():
-                        why = f"{self.leader or 'nobody'} holds it now"
+                        reason = f"{self.leader or 'nobody'} holds it now"
                         break
                 except (ApiError, DecodeError, TimeoutError) as error:
-                    why = f"last error: {error}"
-                    _logger.warning("the Lease %s was not renewed, trying again: %s", self.lease, error)
+                    reason = f"last error: {why(error)}"
+                    _logger.warning("the Lease %s was not renewed, trying again: %s", self.lease, why(error))
         else:
             overdue = f"not renewed within {self._renew_deadline_seconds:g} s"
-            why = f"{overdue}; {why}" if why else overdue
+            reason = f"{overdue}; {reason}" if reason else overdue
         self._step_down()
-        raise LeadershipLostError(self.lease, self._identity, why)
+        raise LeadershipLostError(self.lease, self._identity, reason)
+
+    def renew_soon(self) -> None:
+        """Have `hold` renew now, and not at the end of the retry period: the annotations have changed. On the loop."""
+        self._asked_to_renew = True
+        if self._hurry is not None:
+            self._hurry.set()
+
+    async def _pause(self) -> None:
+        self._hurry = anyio.Event()
+        if self._asked_to_renew:  # while the last renewal was under way, which may have been too early for it
+            self._hurry.set()
+        with anyio.move_on_after(self._retry_seconds):
+            await self._hurry.wait()
+        self._asked_to_renew = False
 
     async def release(self) -> None:
         """Give the Lease back, so that another process need not wait for it. Call it when the work has ended.
@@ -287,7 +291,7 @@ class LeaderElector:
                 await self._write(lease, holder="", seconds=1)
             _logger.info("the Lease %s was given back", self.lease)
         except (ApiError, DecodeError, TimeoutError) as error:
-            _logger.warning("the Lease %s was not given back; it expires by itself: %s", self.lease, error)
+            _logger.warning("the Lease %s was not given back; it expires by itself: %s", self.lease, why(error))
 
     def _step_down(self) -> None:
         self._leading, self._deadline = False, -math.inf
@@ -323,7 +327,9 @@ class LeaderElector:
                 return False
 
     async def _claim_it(self, lease: Lease) -> bool:
-        start = anyio.current_time()
+        start = self._time()
+        if self._leading and start >= self._deadline:
+            return False  # nothing that is begun now may open the gate again: lost is lost
         try:
             written = await self._write(lease, holder=self._identity, seconds=self._lease_seconds)
         except AlreadyExistsError:
@@ -337,7 +343,7 @@ class LeaderElector:
 
     async def _write(self, lease: Lease, *, holder: str, seconds: int) -> Lease:
         """Write who holds the Lease, on the condition that it is still as `lease` says."""
-        claim = _Claim.of(lease)
+        claim = Claim.of(lease)
         now = clock.now()
         if claim.renewed is not None:
             now = max(
@@ -355,22 +361,30 @@ class LeaderElector:
             leaseTransitions=claim.transitions + (1 if changes_hands and holder and claim.acquired is not None else 0),
         )
         if lease.metadata is None or lease.metadata.resourceVersion is None:
-            return await self._client.create(
-                Lease(metadata=ObjectMeta(name=self._name, namespace=self._namespace), spec=spec)
+            labels, annotations = self._labels or None, self._annotated(None)
+            metadata = ObjectMeta(
+                name=self._name, namespace=self._namespace, labels=labels, annotations=annotations or None
             )
-        wanted = Lease(metadata=lease.metadata, spec=spec)
+            return await self._client.create(Lease(metadata=metadata, spec=spec))
+        metadata = lease.metadata
+        if self._annotations is not None:
+            metadata = msgspec.structs.replace(metadata, annotations=self._annotated(metadata))
+        wanted = Lease(metadata=metadata, spec=spec)
         written = await self._client.patch_from(self._client.snapshot(lease), wanted)
         return wanted if written is None else written
 
+    def _annotated(self, metadata: MetadataView | None) -> dict[str, str]:
+        return {**annotations_of(metadata), **({} if self._annotations is None else self._annotations())}
+
     def _observe(self, lease: Lease) -> None:
         self._lease = lease
-        claim = _Claim.of(lease)
+        claim = Claim.of(lease)
         if claim != self._claim:
-            self._claim, self._claim_seen_at = claim, anyio.current_time()
+            self._claim, self._claim_seen_at = claim, self._time()
 
     def _expired(self) -> bool:
         if self._claim is None:
             return True
         # Releasing leaves 1 s in an empty Lease; a holder that states nothing is given our own duration.
         seconds = self._claim.seconds or self._lease_seconds
-        return anyio.current_time() - self._claim_seen_at >= seconds
+        return self._time() - self._claim_seen_at >= seconds

@@ -29,6 +29,7 @@ from opsdk.manager.logs import configure_logging
 from opsdk.manager.options import ManagerOptions
 from opsdk.manager.probes import Check, Health, ProbeApplication, Verdict
 from opsdk.manager.readiness import Readiness
+from opsdk.manager.sharding import ShardMembership
 from opsdk.manager.watchdog import Watchdog
 from opsdk.metrics import Metrics, ThreadedServer
 from opsdk.protocols import KubeObject, Runnable
@@ -78,7 +79,9 @@ class Manager:
         base = client if client is not None else _client_from_env(options)
         self._api_client = base.with_observer(self._metrics.rest_client)
         self._elector = self._make_elector(options)
-        gated = self._api_client if self._elector is None else self._api_client.with_gate(self._elector.gate)
+        self._shards = self._make_shards(options)
+        alone = self._elector is None and self._shards is None
+        gated = self._api_client if alone else self._api_client.with_gate(self._gate)
         self._informers = Informers(self._api_client, options=options.reflector, namespaces=options.namespaces)
         self._client = CachedClient(gated, self._informers)
         self._recorder = Recorder(
@@ -89,6 +92,7 @@ class Manager:
         self._caches = RunnableGroup("caches", self._failed)
         self._everywhere = RunnableGroup("runnables", self._failed)
         self._leader_only = RunnableGroup("leader-only runnables", self._failed)
+        self._sharded = RunnableGroup("controllers", self._failed)
         self._informers.malformed = malformed = MalformedReporter(self._metrics, self._recorder)
         self._caches.add(malformed)
         self._caches.add(self._informers)
@@ -108,6 +112,34 @@ class Manager:
     def _make_elector(self, options: ManagerOptions) -> LeaderElector | None:
         if not options.leader_election:
             return None
+        return LeaderElector(
+            self._api_client,
+            name=options.leader_election_id,
+            namespace=self._lease_namespace(options),
+            identity=options.leader_election_identity,
+            lease_duration=options.lease_duration,
+            renew_deadline=options.renew_deadline,
+            retry_period=options.retry_period,
+            observer=self._metrics.leader(options.leader_election_id),
+        )
+
+    def _make_shards(self, options: ManagerOptions) -> ShardMembership | None:
+        if options.sharding is None:
+            return None
+        shards = ShardMembership(
+            self._api_client,
+            name=options.leader_election_id,
+            namespace=self._lease_namespace(options),
+            identity=options.leader_election_identity,
+            lease_duration=options.lease_duration,
+            renew_deadline=options.renew_deadline,
+            retry_period=options.retry_period,
+            hand_over_grace=options.sharding.hand_over_grace,
+        )
+        self._metrics.watch_shards(shards)
+        return shards
+
+    def _lease_namespace(self, options: ManagerOptions) -> str:
         namespace = options.leader_election_namespace or self._api_client.namespace
         if namespace is None:
             msg = (
@@ -115,16 +147,14 @@ class Manager:
                 "context has one; set ManagerOptions.leader_election_namespace"
             )
             raise ConfigurationError(msg)
-        return LeaderElector(
-            self._api_client,
-            name=options.leader_election_id,
-            namespace=namespace,
-            identity=options.leader_election_identity,
-            lease_duration=options.lease_duration,
-            renew_deadline=options.renew_deadline,
-            retry_period=options.retry_period,
-            observer=self._metrics.leader(options.leader_election_id),
-        )
+        return namespace
+
+    def _gate(self) -> None:
+        """Before each write: a reconcile under sharding needs its turn, everything else leadership, or membership."""
+        if self._shards is not None and (self._elector is None or self._shards.current_turn() is not None):
+            self._shards.gate()
+        elif self._elector is not None:
+            self._elector.gate()
 
     # What a program works with
 
@@ -137,7 +167,8 @@ class Manager:
     def client(self) -> CachedClient:
         """For reconcilers: reads watched kinds from their caches; writes only while this process leads.
 
-        A write without leadership is a `LeadershipLostError`.
+        Under sharding, a reconcile may write as long as its object is this process's. A write without that right is a
+        `LeadershipLostError`.
         """
         return self._client
 
@@ -168,8 +199,16 @@ class Manager:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process may write now. Always, without leader election. Needs a running loop."""
+        """Whether this process may write now. Always, without leader election. Needs a running loop.
+
+        Under sharding: whether it may run leader-only work that is no controller.
+        """
         return self._elector is None or self._elector.is_leader
+
+    @property
+    def shards(self) -> ShardMembership | None:
+        """This process's part in dividing the objects; None without sharding."""
+        return self._shards
 
     @property
     def metrics_url(self) -> str | None:
@@ -206,7 +245,8 @@ class Manager:
             leader_only: Run it only while this process leads (the default), or on every replica.
 
         Raises:
-            ManagerError: It is a controller with the name of another one: their metrics and logs would be mixed up.
+            ManagerError: It is a controller with the name of another one: their metrics and logs would be mixed up. Or
+                it is for the leader only, and there is sharding without leader election.
         """
         if isinstance(runnable, Controller):
             if runnable.name in self._controllers:
@@ -216,6 +256,17 @@ class Manager:
                 )
                 raise ManagerError(msg)
             self._controllers.add(runnable.name)
+            if leader_only and self._shards is not None:
+                runnable.divide(self._shards)
+                self._metrics.watch_share(runnable)
+                self._sharded.add(runnable)
+                return
+        elif leader_only and self._shards is not None and self._elector is None:
+            msg = (
+                f"{runnable!r} is for the leader only, and with sharding and leader_election=False there is none: it "
+                "would run on every replica. Set leader_election=True, or say leader_only=False"
+            )
+            raise ManagerError(msg)
         (self._leader_only if leader_only else self._everywhere).add(runnable)
 
     def add_readiness_check(self, name: str, check: Check) -> None:
@@ -302,6 +353,9 @@ class Manager:
             tasks.start_soon(self._watchdog.run, name="opsdk watchdog")
             self._caches.start(tasks)
             self._everywhere.start(tasks)
+            if self._shards is not None:
+                self._sharded.start(tasks)
+                tasks.start_soon(self._divide, self._shards, name="opsdk sharding")
             election = anyio.CancelScope()
             tasks.start_soon(self._lead, tasks, election, name="opsdk leader election")
             _logger.info("started")
@@ -311,10 +365,26 @@ class Manager:
                 election.cancel()
             self._readiness.stopping = True
             deadline = anyio.current_time() + self._options.grace_period.total_seconds()
-            for group in (self._leader_only, self._everywhere, self._caches):
-                grace = 0.0 if self._lost else max(deadline - anyio.current_time(), 0.0)
-                await group.stop(grace, hurry=hurry)
+            async with anyio.create_task_group() as work:  # neither needs the other
+                for group in (self._leader_only, self._sharded):
+                    work.start_soon(self._stop_group, group, deadline, hurry)
+            for group in (self._everywhere, self._caches):
+                await self._stop_group(group, deadline, hurry)
             tasks.cancel_scope.cancel()
+
+    async def _stop_group(self, group: RunnableGroup, deadline: float, hurry: anyio.Event) -> None:
+        must_end = self._lost and group is not self._sharded  # those have a right of their own to go on
+        grace = 0.0 if must_end else max(deadline - anyio.current_time(), 0.0)
+        await group.stop(grace, hurry=hurry)
+
+    async def _divide(self, shards: ShardMembership) -> None:
+        """Be a member when the caches are complete, or have had time to: a kind that cannot be read stops no others."""
+        with anyio.move_on_after(self._options.lease_duration.total_seconds()):
+            await self._informers.wait_synced()
+        try:
+            await shards.run()
+        except Exception as error:  # noqa: BLE001 - raised at the end of the manager
+            self._failed(error)
 
     async def _lead(self, tasks: TaskGroup, election: anyio.CancelScope) -> None:
         """Start what leaders do when this process leads, and keep the Lease until the end of the work."""

@@ -13,11 +13,13 @@ from opsdk.cache import ReflectorOptions
 from opsdk.errors import ConfigurationError
 from opsdk.manager._names import lease_fault, namespace_fault
 from opsdk.manager.logs import LogFormat
+from opsdk.manager.sharding import Sharding
 from opsdk.metrics import ServingTls, parse_bind_address
 
 __all__ = ["ManagerOptions", "default_manager_options"]
 
 _JITTER: Final = 1.2
+_LONGEST_GROUP: Final = 63
 _NEEDED: Final[dict[type, str]] = {
     bool: "True or False",
     int: "a whole number",
@@ -43,6 +45,9 @@ class ManagerOptions:
         lease_duration: How long others wait after the leader's last renewal. Default 15 s.
         renew_deadline: How long a leader that cannot renew goes on. Default 10 s.
         retry_period: Time between renewals, and between tries to become leader. Default 2 s.
+        sharding: Divide the objects over all live replicas, instead of having one replica do everything: see
+            `Sharding`. Controllers run on every replica then; other leader-only runnables still need leader election.
+            Needs `leader_election_id`, of 63 characters at most. Default None: no sharding.
         serve_metrics: Whether `/metrics` is served. Default True.
         metrics_bind_address: Where; no host means all addresses, port 0 lets the system choose. Default `:8080`.
         metrics_certificate: Serve metrics by HTTPS with this PEM certificate and `metrics_key`; both or neither.
@@ -75,6 +80,7 @@ class ManagerOptions:
     lease_duration: timedelta = timedelta(seconds=15)
     renew_deadline: timedelta = timedelta(seconds=10)
     retry_period: timedelta = timedelta(seconds=2)
+    sharding: Sharding | None = None
     serve_metrics: bool = True
     metrics_bind_address: str = ":8080"
     metrics_certificate: Path | None = None
@@ -106,13 +112,14 @@ class ManagerOptions:
         faults: list[str] = []
         for field in fields(self):
             value: object = getattr(self, field.name)
-            if field.name in {"log_format", "redact"} or (value is None and field.default is None):
+            if field.name in {"log_format", "redact", "sharding"} or (value is None and field.default is None):
                 continue
             default: object = field.default
             paths = ("metrics_certificate", "metrics_key", "metrics_client_ca")
             wanted = (Path if field.name in paths else str) if default is None else type(default)
             if not isinstance(value, wanted):
                 faults.append(f"{field.name}: {value!r} is {_a(value)}; give {_NEEDED[wanted]}")
+        faults += _sharding_faults(self.sharding)
         faults += [
             f"namespaces: {x!r} is {_a(x)}; give {_NEEDED[str]}"
             for x in _entries(self.namespaces)
@@ -131,6 +138,11 @@ class ManagerOptions:
             faults.append(
                 "leader_election_id is empty: give the Lease a name (default_manager_options(id) does), or set "
                 "leader_election=False for an operator with one replica"
+            )
+        if self.sharding is not None and not 1 <= len(self.leader_election_id) <= _LONGEST_GROUP:
+            faults.append(
+                f"leader_election_id is {self.leader_election_id!r}; sharding needs one, of {_LONGEST_GROUP} "
+                "characters at most: it names the Leases by which the replicas divide the objects"
             )
         if not self.retry_period * _JITTER < self.renew_deadline:
             faults.append(
@@ -184,6 +196,12 @@ class ManagerOptions:
         except ConfigurationError as error:
             faults.append(f"metrics_certificate: {error}")
         return faults
+
+
+def _sharding_faults(value: object) -> list[str]:
+    if value is None or isinstance(value, Sharding):
+        return []
+    return [f"sharding: {value!r} is {_a(value)}; give a Sharding()"]
 
 
 def _entries(value: object) -> tuple[object, ...]:

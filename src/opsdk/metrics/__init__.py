@@ -1,6 +1,6 @@
 """Prometheus metrics under the names that dashboards already use, on an endpoint that a blocked loop cannot silence."""
 
-from opsdk.metrics._collectors import WorkInProgress
+from opsdk.metrics._collectors import ShardShare, ShardState, WorkInProgress
 from opsdk.metrics.adapters import (
     EventMeter,
     EventOutcome,
@@ -29,6 +29,8 @@ __all__ = [
     "ReconcileMeter",
     "RestClientMeter",
     "ServingTls",
+    "ShardShare",
+    "ShardState",
     "ThreadedServer",
     "WorkInProgress",
     "WorkQueueMeter",

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Iterator
 from typing import Protocol, final
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 from typing_extensions import override
 
@@ -117,3 +117,92 @@ class WorkInProgressCollector(Collector):
             unfinished.add_metric([queue.name, queue.name], total)
             longest.add_metric([queue.name, queue.name], most)
         yield from (unfinished, longest)
+
+
+class ShardState(Protocol):
+    """Knows how objects are divided. Read on the scrape thread."""
+
+    @property
+    def members(self) -> int:
+        """How many processes divide them."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Which division of them this is."""
+        ...
+
+    @property
+    def settled(self) -> bool:
+        """Whether this process has all of its share."""
+        ...
+
+    @property
+    def losses(self) -> int:
+        """How often this process has lost its membership."""
+        ...
+
+
+class ShardShare(Protocol):
+    """Knows how many objects of one controller are this process's. Read on the scrape thread."""
+
+    @property
+    def name(self) -> str:
+        """The controller."""
+        ...
+
+    @property
+    def share(self) -> int:
+        """How many there are."""
+        ...
+
+
+@final
+class ShardCollector(Collector):
+    """Shows how several processes divide objects, as this one sees it. Shows nothing before there is something."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state: ShardState | None = None
+        self._shares: dict[str, ShardShare] = {}
+
+    def watch(self, state: ShardState, /) -> None:
+        """Show this."""
+        with self._lock:
+            self._state = state
+
+    def add(self, share: ShardShare, /) -> None:
+        """Show the share of this controller, in place of one of the same name."""
+        with self._lock:
+            self._shares[share.name] = share
+
+    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        """The families, without samples: the registry checks their names."""
+        return iter(self._families())
+
+    @staticmethod
+    def _families() -> tuple[
+        GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily, CounterMetricFamily, GaugeMetricFamily
+    ]:
+        return (
+            GaugeMetricFamily("opsdk_shard_members", "Replicas that divide the objects; 0 while this is none of them."),
+            GaugeMetricFamily("opsdk_shard_view", "The number of the division; the same on all replicas, in the end."),
+            GaugeMetricFamily("opsdk_shard_settled", "Whether this replica has all of its share: 1 or 0."),
+            CounterMetricFamily("opsdk_shard_losses", "How often this replica has lost its membership."),
+            GaugeMetricFamily("opsdk_shard_objects", "Objects of this replica, by controller.", labels=["controller"]),
+        )
+
+    @override
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        with self._lock:
+            state, shares = self._state, list(self._shares.values())
+        if state is None:
+            return
+        members, view, settled, losses, objects = self._families()
+        members.add_metric([], state.members)
+        view.add_metric([], state.epoch)
+        settled.add_metric([], float(state.settled))
+        losses.add_metric([], state.losses)
+        for share in shares:
+            objects.add_metric([share.name], share.share)
+        yield from (members, view, settled, losses, objects)

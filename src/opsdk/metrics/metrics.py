@@ -24,7 +24,14 @@ from prometheus_client import (
 )
 
 from opsdk.metrics._buckets import DWELL_SECONDS, RECONCILE_SECONDS, REST_CLIENT_SECONDS, WORKQUEUE_SECONDS
-from opsdk.metrics._collectors import CensusCollector, WorkInProgress, WorkInProgressCollector
+from opsdk.metrics._collectors import (
+    CensusCollector,
+    ShardCollector,
+    ShardShare,
+    ShardState,
+    WorkInProgress,
+    WorkInProgressCollector,
+)
 from opsdk.metrics._exposition import Exposition
 from opsdk.metrics.adapters import (
     EventMeter,
@@ -64,6 +71,8 @@ class Metrics:
         self._in_progress = WorkInProgressCollector()
         registry.register(self._censuses)
         registry.register(self._in_progress)
+        self._shards = ShardCollector()
+        registry.register(self._shards)
 
         self._reconcile_total = Counter(
             "controller_runtime_reconcile_total",
@@ -286,6 +295,14 @@ class Metrics:
     def watch_workqueue(self, queue: WorkInProgress, /) -> None:
         """Ask `queue` at each scrape what its workers are at; it takes the place of one of the same name."""
         self._in_progress.add(queue)
+
+    def watch_shards(self, state: ShardState, /) -> None:
+        """Ask `state` at each scrape how objects are divided: `opsdk_shard_*`."""
+        self._shards.watch(state)
+
+    def watch_share(self, share: ShardShare, /) -> None:
+        """Ask a controller at each scrape how many objects are this process's: `opsdk_shard_objects`."""
+        self._shards.add(share)
 
     def leader(self, name: str, /) -> LeaderMeter:
         """The meter of one Lease."""

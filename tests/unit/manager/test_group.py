@@ -8,8 +8,9 @@ import logging
 import anyio
 import pytest
 
+from opsdk._groups import raise_bare
 from opsdk.errors import LeadershipLostError
-from opsdk.manager._failures import raise_bare, raise_failures
+from opsdk.manager._failures import raise_failures
 from opsdk.manager._group import RunnableGroup
 
 pytestmark = pytest.mark.anyio
