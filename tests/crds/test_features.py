@@ -392,7 +392,6 @@ async def test_versions_are_served_and_deprecated_as_their_classes_say(server: S
     assert (await server.get(new))["spec"] == {"replicas": 2, "tier": "web", "color": "red"}
     with pytest.raises(NotFoundError):
         await server.get(gone)
-    if server.real:  # in memory there are no warnings
-        assert "use v1" in await server.warning(resource_of(old).path(name="tried"))
+    assert "use v1" in await server.warning(resource_of(old).path(name="tried"))
     assert await server.warning(resource_of(new).path(name="tried")) == ""
     await server.forget(new)

@@ -53,9 +53,16 @@ def kinds_of(crd: Document) -> list[KindInfo]:
                 print_columns=_columns(version),
                 scale=_scale(as_object(subresources.get("scale"))) if "scale" in subresources else None,
                 served_uid=uid,
+                deprecation=_deprecation(group, as_text(names.get("kind")), version),
             )
         )
     return found
+
+
+def _deprecation(group: str, kind: str, version: Document) -> str:
+    if version.get("deprecated") is not True:
+        return ""
+    return as_text(version.get("deprecationWarning")) or f"{group}/{as_text(version.get('name'))} {kind} is deprecated"
 
 
 def _schema_of(version: Document) -> Document:

@@ -88,6 +88,10 @@ _EXTENSIONS = frozenset(
 _SUPPORTED_SUBRESOURCES = frozenset(
     {"approval", "binding", "ephemeralcontainers", "eviction", "finalize", "log", "resize", "scale", "status", "token"}
 )
+_DEPRECATED = {
+    ("componentstatuses", "v1"): "v1 ComponentStatus is deprecated in v1.19+",
+    ("endpoints", "v1"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+}
 _NOT_DONE = {"componentstatuses": frozenset({"watch"})}
 # The same objects under two groups.
 _SHARED_STORAGE = {"events.events.k8s.io": "events"}
@@ -132,6 +136,7 @@ class KindInfo:
         conditional_update: Whether a PUT must carry a resourceVersion.
         created_by_put: Whether a PUT of a name that does not exist creates it.
         served_uid: The uid of the CRD that defines the kind; empty for built-in kinds.
+        deprecation: The warning that every use of the version gets; empty where it is not deprecated.
     """
 
     group: str
@@ -158,6 +163,7 @@ class KindInfo:
     print_columns: tuple[PrintColumn, ...] = ()
     scale: ScalePaths | None = None
     served_uid: str = ""
+    deprecation: str = ""
 
     @property
     def api_version(self) -> str:
@@ -348,6 +354,7 @@ def _builtin(info: ApiInfo, *, namespaced: bool, subresources: frozenset[str], s
         conditional_update=resource in _CONDITIONAL_UPDATES,
         created_by_put=resource in _CREATED_BY_PUT,
         scale=scale if "scale" in subresources else None,
+        deprecation=_DEPRECATED.get((resource, definition.version), ""),
     )
 
 

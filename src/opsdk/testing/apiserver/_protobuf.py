@@ -24,24 +24,36 @@ __all__ = ["MEDIA_TYPE", "decode_protobuf", "json_request"]
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 """The media type of such bodies."""
 
+_YAML: Final = "application/yaml"
 _MAGIC: Final = b"k8s\x00"
 _ABSENT: Final = object()
 
 
 def json_request(request: HttpRequest) -> HttpRequest:
-    """The same request with its body in JSON, if it is in protobuf.
+    """The same request with its body in JSON, if it is in protobuf or in YAML.
 
     Raises:
         StatusError: 400, the body cannot be read.
     """
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
-    if content_type != MEDIA_TYPE or not request.body:
+    if content_type not in {MEDIA_TYPE, _YAML} or not request.body:
         return request
     try:
-        document = decode_protobuf(request.body)
+        document = _decode_yaml(request.body) if content_type == _YAML else decode_protobuf(request.body)
     except ValueError as error:
         raise bad_request(str(error)) from error
     return replace(request, body=encode(document), headers={**request.headers, "content-type": "application/json"})
+
+
+def _decode_yaml(raw: bytes) -> Value:
+    import yaml  # few requests need it
+
+    try:
+        value: Value = yaml.safe_load(raw)
+    except yaml.YAMLError as error:
+        msg = f"error converting YAML to JSON: {error}"
+        raise ValueError(msg) from error
+    return value
 
 
 def decode_protobuf(raw: bytes) -> Document:

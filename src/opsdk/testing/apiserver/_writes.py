@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias, final
 
+from opsdk.testing.apiserver._builtin_fields import unknown_fields
 from opsdk.testing.apiserver._calls import Call, body_object
 from opsdk.testing.apiserver._changes import Outcome, Writer, check_type
 from opsdk.testing.apiserver._cluster import Cluster
@@ -161,6 +163,7 @@ class Verbs:
         if name and name != call.name:
             raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
         metadata["name"] = call.name
+        self._check_typed(call, config)
         live = None if stored is None else from_storage(call.info, stored.document())
         manager = Manager(call.manager, "Apply", call.info.api_version, call.subresource)
         ignored: set[str] = set()
@@ -192,6 +195,21 @@ class Verbs:
         if call.subresource in _STATUS_LIKE:
             return self._writer.update_status(call, stored, merged, None)
         return self._writer.update(call, stored, merged, None)
+
+    def _check_typed(self, call: Call, config: Document) -> None:
+        """Refuse fields that the schema does not declare; an apply does so whatever `fieldValidation` says."""
+        if call.subresource == "scale":
+            return
+        schema = self._cluster.schema(call.info)
+        found = unknown_fields(call.info, config) if schema is None else schema.prune(copy.deepcopy(config))
+        unknown = [f".{path}: field not declared in schema" for path in found]
+        if not unknown:
+            return
+        said = unknown[0] if len(unknown) == 1 else "\n  ".join(("errors:", *unknown))
+        namespace = as_text(dig(config, "metadata", "namespace"))
+        kind = f"{call.info.group}/{call.info.version}, Kind={call.info.kind}"
+        text = f"failed to create typed patch object ({namespace}/{call.name}; {kind}): {said}"
+        raise StatusError(500, "", text)
 
     def _apply_scale(self, call: Call, stored: Stored | None, config: Document) -> Outcome:
         if stored is None:
