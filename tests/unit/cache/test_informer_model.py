@@ -342,7 +342,7 @@ async def play(steps: list[Step], seed: int, *, streams: bool, partial: bool, go
         before = dict(cluster.now)
         options = ReflectorOptions(page_size=2, stream_lists=streams)
         kind: type[KubeObject] = metadata_only(ConfigMap) if partial else ConfigMap
-        informer = Informer(ApiClient(weather), kind, labels="tier=web", options=options)
+        informer = Informer[KubeObject](ApiClient(weather), kind, labels="tier=web", options=options)
         listener = Listener(cluster)
         failures = Failures(listener)
         informer.add_handler(failures)
