@@ -68,7 +68,11 @@ class Owner:
     def adopt(self, child: KubeObject) -> None:
         """Put our labels and, where allowed, our owner reference on a child, in place."""
         metadata, view = metadata_of(child), view_of(child)
-        metadata.labels = {**(view.labels or {}), **self.labels}
+        labels = view.labels or {}
+        if any(labels.get(name) != value for name, value in self.labels.items()):
+            # A new map: the author may use theirs for other things. Not where ours are there already, for a map that
+            # was changed in place is known by its identity.
+            metadata.labels = {**labels, **self.labels}
         if self.may_be_referred_to(view.namespace):
             others = [reference for reference in view.ownerReferences or () if reference.uid != self.uid]
             metadata.ownerReferences = [*others, self.reference]

@@ -697,6 +697,26 @@ class TestRemovingAField:
         await bench.one_pass(owner)
         assert bench.tap.writes == []
 
+    async def test_a_label_that_an_update_takes_away_in_place_goes(self, bench: Bench) -> None:
+        def build_config(widget: Widget) -> list[ConfigMap]:
+            return [ConfigMap(metadata=ObjectMeta(name="one", labels={"tier": "front"}))]
+
+        def update_config(widget: Widget, existing: ConfigMap) -> ConfigMap:
+            assert existing.metadata is not None
+            assert existing.metadata.labels is not None
+            if widget.spec.text == "plain":
+                existing.metadata.labels.pop("tier", None)
+            return existing
+
+        owner = bench.owner(For(ConfigMap, build_config, update=update_config))
+        await bench.one_pass(owner)
+        await bench.change(text="plain")
+        await bench.one_pass(owner)
+        config = await bench.others.get(ConfigMap, "one", namespace="default")
+        assert set(view_of(config).labels or {}) == {OWNER_UID_LABEL, OWNER_SET_LABEL}
+        await bench.one_pass(owner)
+        assert bench.tap.writes == []
+
     async def test_an_apply_removes_by_leaving_out(self, bench: Bench) -> None:
         def build_applied(widget: Widget) -> list[Deployment]:
             (web,) = self.build_with_volumes(widget)
