@@ -88,7 +88,7 @@ def plans(spec: SearchStrategy[Json], schema: JsonObject, *, changes: int) -> Se
         assert isinstance(first, Mapping)
         seen: list[JsonObject] = [first]
         steps = [Step(spec=first, pause_seconds=draw(st.sampled_from(_PAUSES)))]
-        for _ in range(draw(st.integers(0, changes))):
+        for _ in range(draw(st.sampled_from([*range(changes + 1), *range(1, changes + 1)]))):
             last = steps[-1].spec
             back = len(seen) > 1 and draw(st.booleans())
             asked = draw(st.sampled_from(seen)) if back else _partly(draw, last, draw(spec))
@@ -98,7 +98,8 @@ def plans(spec: SearchStrategy[Json], schema: JsonObject, *, changes: int) -> Se
             steps.append(Step(spec=asked, pause_seconds=draw(st.sampled_from(_PAUSES))))
         at_work = draw(st.sampled_from([False, False, False, True]))
         broken = [] if at_work else violations(schema, steps[-1].spec)
-        invalid = draw(st.lists(st.sampled_from(broken), max_size=2)) if broken else []
+        count = draw(st.sampled_from([0, 1, 2])) if broken else 0
+        invalid = [draw(st.sampled_from(broken)) for _ in range(count)]
         return Plan(steps=tuple(steps), deleted_at_work=at_work, invalid=tuple(invalid))
 
     return plan()
@@ -107,14 +108,12 @@ def plans(spec: SearchStrategy[Json], schema: JsonObject, *, changes: int) -> Se
 def _partly(draw: DrawFn, last: JsonObject, other: Json) -> JsonObject:
     """Some fields of another spec: people change one thing at a time, and a failure then names it."""
     assert isinstance(other, Mapping)
-    result = dict(last)
-    for name in sorted({*last, *other}):
-        if draw(st.booleans()):
-            if name in other:
-                result[name] = other[name]
-            else:
-                result.pop(name, None)
-    return result
+    different = [name for name in sorted({*last, *other}) if canonical(last.get(name)) != canonical(other.get(name))]
+    if not different:
+        return last
+    chosen = draw(st.lists(st.sampled_from(different), min_size=1, unique=True))
+    result = {name: value for name, value in last.items() if name not in chosen}
+    return {**result, **{name: other[name] for name in chosen if name in other}}
 
 
 def _compact(value: Json) -> str:

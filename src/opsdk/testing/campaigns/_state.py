@@ -90,14 +90,17 @@ def read_state(server: ApiServer, targets: Iterable[Target], outside: Json) -> S
         metadata = _metadata(document)
         comparable = _comparable(document, names, metadata.get("generation"))
         assert isinstance(comparable, Mapping)
+        if "status" in comparable:
+            status = _without_blanks(comparable["status"])
+            comparable = {**comparable, "status": status} if status else _without(comparable, "status")
         place = _place(document)
         if metadata.get("deletionTimestamp") is not None:
             held = metadata.get("finalizers")
             finalizers[place] = ", ".join(map(str, held)) if isinstance(held, list) else ""
         prefix = metadata.get("generateName")
         if isinstance(prefix, str):
-            without = {key: value for key, value in _metadata(comparable).items() if key != "name"}
-            generated.setdefault((place[0], f"{prefix}*"), []).append({**comparable, "metadata": without})
+            unnamed = _without(_metadata(comparable), "name")
+            generated.setdefault((place[0], f"{prefix}*"), []).append({**comparable, "metadata": unnamed})
         else:
             objects[place] = comparable
     for (kind, prefix), alike in generated.items():
@@ -150,6 +153,22 @@ def _comparable(value: Json, names: Mapping[str, str], generation: Json, *, owne
             return result
         case list() | tuple():
             return [_comparable(one, names, generation, owner=owner) for one in value]
+        case _:
+            return value
+
+
+def _without(document: JsonObject, name: str) -> JsonObject:
+    return {key: value for key, value in document.items() if key != name}
+
+
+def _without_blanks(value: Json) -> Json:
+    """A count of zero that is written and one that is left out say the same."""
+    match value:
+        case Mapping():
+            inner = {key: _without_blanks(one) for key, one in value.items()}
+            return {key: one for key, one in inner.items() if one not in (None, "", 0, [], {})}
+        case list() | tuple():
+            return [_without_blanks(one) for one in value]
         case _:
             return value
 

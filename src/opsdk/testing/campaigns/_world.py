@@ -18,6 +18,7 @@ from opsdk.client import ApiClient
 from opsdk.client.transport import HttpRequest, HttpResponse
 from opsdk.protocols import KubeObject
 from opsdk.testing.apiserver import ApiServer
+from opsdk.testing.campaigns._brake import Brake
 from opsdk.testing.campaigns._plan import Plan
 from opsdk.testing.campaigns._schema import Definition
 from opsdk.testing.campaigns._state import State, read_state
@@ -33,6 +34,8 @@ _NAMESPACE: Final = "default"
 _NAME: Final = "subject"
 _CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _LAST_SHOWN: Final = 4
+_LONGEST: Final = 200
+_MOST_WRITES: Final = 300
 _JSON: Final = "application/json"
 _PATCH: Final = "application/json-patch+json"
 
@@ -126,7 +129,8 @@ class _World:
         self._server = server
         self._tasks = tasks
         self._log = ActionLog()
-        self._operator = terms.make(RecordingTransport(server.transport(), self._log))
+        self._brake = Brake(RecordingTransport(server.transport(), self._log), limit=_MOST_WRITES)
+        self._operator = terms.make(self._brake)
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._ended.set()
@@ -242,10 +246,14 @@ class _World:
         settle, patience = self._terms.settle.total_seconds(), self._terms.patience.total_seconds()
         end = anyio.current_time() + patience
         while True:
+            self._brake.release()
             count = len(self._writes())
             await anyio.sleep(settle)
             self._check_alive()
             writes = self._writes()
+            if self._brake.pulled:
+                what = f"it writes without end: {_MOST_WRITES} times in less than {settle:g} s"
+                raise BrokenLawError(law, what, _last(writes))
             if len(writes) == count:
                 return
             if anyio.current_time() >= end:
@@ -298,10 +306,20 @@ class _World:
 
 
 def _last(writes: Sequence[Action]) -> list[str]:
+    """The last writes and what they changed; what was repeated, once."""
+    blocks: list[tuple[str, ...]] = []
+    counts: list[int] = []
+    for action in writes:
+        what = str(action) if len(str(action)) <= _LONGEST else f"{str(action)[:_LONGEST]}…"
+        block = (what, *(() if action.refused else (f"  {line}" for line in action.difference())))
+        if blocks and blocks[-1] == block:
+            counts[-1] += 1
+        else:
+            blocks.append(block)
+            counts.append(1)
     lines: list[str] = []
-    for action in writes[-_LAST_SHOWN:]:
-        lines.append(str(action))
-        lines += [f"  {line}" for line in action.difference()]
+    for (what, *changes), count in [*zip(blocks, counts, strict=True)][-_LAST_SHOWN:]:
+        lines += [f"{what}{f', {count} times' if count > 1 else ''}", *changes]
     return lines
 
 
