@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, cast, final
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast, final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -16,7 +18,7 @@ from opsdk.cache.selectors import Selector, selector_of
 from opsdk.cache.store import Malformed, MalformedHook
 from opsdk.client import ApiClient
 from opsdk.errors import ManagerError
-from opsdk.models import ResourceInfo
+from opsdk.models import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import LabelSelector
 
@@ -25,13 +27,39 @@ __all__ = ["Informers"]
 T = TypeVar("T", bound=KubeObject)
 
 _DEFAULTS: Final = ReflectorOptions()
+_Key: TypeAlias = tuple[type[KubeObject], str | None, Selector]
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class _Shared:
+    """One informer, and who wants it.
+
+    Args:
+        informer: The informer.
+        lasting: Whether somebody asked for it for good.
+        followers: How many follow it for a while.
+        scope: Ends it; None while it does not run.
+    """
+
+    informer: Informer[Any]
+    lasting: bool = False
+    followers: int = 0
+    scope: anyio.CancelScope | None = None
+
+    async def run(self, scope: anyio.CancelScope) -> None:
+        with scope:
+            await self.informer.run()
 
 
 @final
 class Informers:
     """Makes each informer once, and runs them all.
 
-    Informers are shared by class, namespace and selector. One that is asked for while the others run starts at once.
+    Informers are shared by class, namespace and selector: two who ask for the same objects get the same informer, which
+    lists and watches once. Selectors are the same when they mean the same, however they are written; an informer of one
+    namespace is another than that of all. One that `informer` or `everywhere` was asked for lasts as long as this does;
+    one of `following` until its last follower has left. One that is asked for while the others run starts at once.
 
     Args:
         client: How to reach the server.
@@ -51,7 +79,7 @@ class Informers:
         self._options = options
         self._refusals = StreamingRefusals()
         self._namespaces = tuple(namespaces)
-        self._informers: dict[tuple[type[KubeObject], str | None, Selector], Informer[Any]] = {}
+        self._shared: dict[_Key, _Shared] = {}
         self._tasks: TaskGroup | None = None
 
     def informer(self, kind: type[T], namespace: str | None = None, labels: LabelSelector | None = None) -> Informer[T]:
@@ -66,27 +94,85 @@ class Informers:
             ResourceDefinitionError: The class does not say which kind it stands for.
             ObjectError: `labels` is no selector.
         """
+        shared = self._share(kind, namespace, selector_of(labels))
+        shared.lasting = True
+        return cast("Informer[T]", shared.informer)
+
+    def everywhere(self, kind: type[T], labels: LabelSelector | None = None) -> Sequence[Informer[T]]:
+        """The informers of these objects in all namespaces there are: one for each of `namespaces`, else one for all.
+
+        Args:
+            kind: The class of the objects.
+            labels: Only objects that match; None: all.
+
+        Raises:
+            ResourceDefinitionError: The class does not say which kind it stands for.
+            ObjectError: `labels` is no selector.
+        """
+        places: Sequence[str | None] = self._namespaces if resource_of(kind).namespaced else ()
+        return [self.informer(kind, place, labels) for place in places or (None,)]
+
+    @asynccontextmanager
+    async def following(
+        self, kind: type[T], namespace: str | None = None, labels: LabelSelector | None = None
+    ) -> AsyncGenerator[Informer[T]]:
+        """Follow objects while the context is open. It opens when they are all there; limit that with a timeout.
+
+        While nobody asked for them for good, they count neither for `all` nor for `synced`, and reads of a
+        `CachedClient` are answered from them only once they are complete.
+
+        Args:
+            kind: The class of the objects.
+            namespace: None: all namespaces.
+            labels: Only objects that match; None: all.
+
+        Raises:
+            ManagerError: These informers do not run.
+            ResourceDefinitionError: The class does not say which kind it stands for.
+            ObjectError: `labels` is no selector.
+        """
+        if self._tasks is None:
+            raise ManagerError("these informers do not run, so nothing can be followed yet")
         key = (kind, namespace, selector_of(labels))
-        known = self._informers.get(key)
+        shared = self._share(*key)
+        shared.followers += 1
+        try:
+            await shared.informer.wait_synced()
+            yield cast("Informer[T]", shared.informer)
+        finally:
+            shared.followers -= 1
+            if not shared.followers and not shared.lasting:
+                del self._shared[key]
+                if shared.scope is not None:
+                    shared.scope.cancel()
+
+    def _share(self, kind: type[KubeObject], namespace: str | None, selector: Selector) -> _Shared:
+        key = (kind, namespace, selector)
+        known = self._shared.get(key)
         if known is not None:
-            return cast("Informer[T]", known)
+            return known
         informer = Informer(
             self._client,
             kind,
             namespace=namespace,
-            labels=labels,
+            labels=str(selector) or None,
             options=self._options,
             malformed=self._malformed,
             refusals=self._refusals,
         )
-        self._informers[key] = informer
+        shared = self._shared[key] = _Shared(informer=informer)
         if self._tasks is not None:
-            self._tasks.start_soon(informer.run, name=f"opsdk informer of {informer.describe()}")
-        return informer
+            self._start(shared, self._tasks)
+        return shared
+
+    @staticmethod
+    def _start(shared: _Shared, tasks: TaskGroup) -> None:
+        shared.scope = anyio.CancelScope()
+        tasks.start_soon(shared.run, shared.scope, name=f"opsdk informer of {shared.informer.describe()}")
 
     def all(self) -> Sequence[Informer[KubeObject]]:
-        """All informers that there are."""
-        return tuple(self._informers.values())
+        """All informers that were asked for for good."""
+        return tuple(shared.informer for shared in self._shared.values() if shared.lasting)
 
     def covering(self, kind: type[T], namespace: str | None) -> Sequence[Informer[T]]:
         """The informers that together have all objects of the class in a namespace (None: in all); empty: none do."""
@@ -102,21 +188,23 @@ class Informers:
         return self._exactly(kind, None, selector) or together
 
     def _exactly(self, kind: type[T], namespace: str | None, selector: Selector) -> Sequence[Informer[T]]:
-        found = self._informers.get((kind, namespace, selector))
-        return () if found is None else (cast("Informer[T]", found),)
+        found = self._shared.get((kind, namespace, selector))
+        if found is None or not (found.lasting or found.informer.synced):
+            return ()
+        return (cast("Informer[T]", found.informer),)
 
     def of(self, resource: ResourceInfo, namespace: str | None) -> list[Informer[KubeObject]]:
         """The informers, whatever their class, that may see objects of a kind in a namespace."""
         return [
-            informer
-            for informer in self._informers.values()
-            if informer.resource == resource and informer.namespace in {None, namespace}
+            shared.informer
+            for shared in self._shared.values()
+            if shared.informer.resource == resource and shared.informer.namespace in {None, namespace}
         ]
 
     @property
     def synced(self) -> bool:
         """Whether the first list of each is complete."""
-        return all(informer.synced for informer in self._informers.values())
+        return all(informer.synced for informer in self.all())
 
     async def wait_synced(self) -> None:
         """Wait until the first list of each is complete, also of those that come meanwhile."""
@@ -136,8 +224,8 @@ class Informers:
         try:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                for informer in self.all():
-                    tasks.start_soon(informer.run, name=f"opsdk informer of {informer.describe()}")
+                for shared in self._shared.values():
+                    self._start(shared, tasks)
                 await anyio.sleep_forever()
         finally:
             self._tasks = None
