@@ -114,8 +114,8 @@ async def test_a_new_image_is_rolled_out() -> None:
         changed.spec.image = "shop:2"
         await sim.fake_client.replace(changed)
         await sim.settle(within=MINUTE)  # not as far as the rollout's timeout
-        sim.expect_patch(Deployment, matching(with_image("shop:2")))
         sim.expect_status_update(WebApp, matching(in_phase(Phase.UPDATING)))
+        sim.expect_patch(Deployment, matching(with_image("shop:2")))
         assert (await stored(sim.fake_client)).status.image == "shop:1"
 
         await workload.become_available("default", "shop")
@@ -171,7 +171,8 @@ async def test_the_configuration_goes_when_it_is_no_longer_wanted() -> None:
         changed = await stored(sim.fake_client)
         changed.spec.config = {}
         await sim.fake_client.replace(changed)
-        await sim.reconcile()
+        await sim.settle(within=MINUTE)
+        sim.expect_status_update(WebApp, matching(in_phase(Phase.UPDATING)))
         sim.expect_patch(Deployment)  # it no longer mounts what goes afterwards
         sim.expect_delete(ConfigMap, "shop")
         sim.clear()

@@ -292,7 +292,9 @@ class WebAppReconciler:
             Phase.UPDATING: StateHandler(
                 conditions=conditions("True", "True", "False", "Updating"),
                 event=StateEvent(reason="Updating", message="a new version is being rolled out"),
-                enter=self.follow_spec,
+                # The Deployment follows in `reconcile`, when status says that there is an update. Were it changed in
+                # `enter`, a crash before the status write would leave nothing that is outdated, and no update.
+                enter=self.see_replicas,
                 reconcile=self.follow_spec,
                 transitions=[
                     Transition(to=Phase.RUNNING, when=self.rolled_out, reason="RolledOut"),
