@@ -185,18 +185,20 @@ class Exchange(AsyncIterator[bytes]):
         try:
             while (event := self._http.next_event()) is h11.NEED_DATA:
                 if self._deadline is None:
-                    with anyio.fail_after(self._read_seconds):
-                        data = await self._receive()
+                    data = await self._receive_in_time()
                 else:
                     data = await self._receive()
                     self._deadline.move()
                 self.answered = self.answered or bool(data)
                 self._http.receive_data(data)
-        except TimeoutError as error:
-            raise ApiTimeoutError(f"{self._what}: {self._overdue}") from error
         except BROKEN as error:
             raise ApiConnectionError(f"{self._what}: {why(error)}") from error
         return event
+
+    async def _receive_in_time(self) -> bytes:
+        with anyio.CancelScope(deadline=anyio.current_time() + self._read_seconds):
+            return await self._receive()
+        raise ApiTimeoutError(f"{self._what}: {self._overdue}")
 
     async def _receive(self) -> bytes:
         try:

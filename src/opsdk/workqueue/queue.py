@@ -179,7 +179,14 @@ class WorkQueue(Generic[K]):
 
     async def _next(self) -> Taken[K]:
         self._bind()
-        await anyio.lowlevel.checkpoint()  # before anything is taken, so that being cancelled here loses nothing
+        # Others get their turn before anything is taken, so that being cancelled here loses nothing. Who has to wait
+        # gives it to them by that.
+        with self._lock:
+            waits = not len(self._ready) and self._timers.next_at() > self._now()
+        if not waits:
+            await anyio.lowlevel.checkpoint()
+        else:
+            await anyio.lowlevel.checkpoint_if_cancelled()
         while True:
             with self._lock:
                 now = self._now()
