@@ -250,10 +250,13 @@ class Writes:
     ) -> T | None:
         """See `opsdk.protocols.Writer.patch_from`."""
         target = self.target(base.kind, obj)
+        typed = self.typed(target.codec, obj)
+        if typed == base.typed:
+            return None
         first = document_of(base.typed, target.what)
         self._refuse_another_object(target, first)
         before = self._part(target, first)
-        after = self._part(target, document_of(self.typed(target.codec, obj), target.what))
+        after = self._part(target, document_of(typed, target.what))
         if same(before, after):
             return None
         version = target.metadata.resourceVersion

@@ -12,6 +12,7 @@ resource amounts are not such maps: controllers and the server put entries of th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Final, cast, final
 
@@ -19,7 +20,7 @@ import msgspec
 from pydantic import BaseModel
 
 from opsdk.ownership._spelling import Path, is_blank, root_of, same_leaf
-from opsdk.patches import identities, is_array, is_object
+from opsdk.patches import identities, is_array, is_object, same
 from opsdk.types import Json, JsonObject
 
 __all__ = ["Parts"]
@@ -58,6 +59,8 @@ class Parts:
         return {**result, _METADATA: {**_object_at(before, _METADATA), **_object_at(result, _METADATA)}}
 
     def _value(self, before: Json, after: Json, part: object, path: Path, holder: object) -> Json:
+        if same(before, after):
+            return before
         if is_object(before) and is_object(after):
             return self._object(before, after, part, path, whole=_is_whole(part, path, holder))
         if is_array(before) and is_array(after):
@@ -102,8 +105,11 @@ def _is_whole(part: object, path: Path, holder: object) -> bool:
     return name in _WHOLE_MAPS or not isinstance(holder, Mapping | list | tuple)
 
 
+_SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None), datetime})
+
+
 def _is_container(part: object) -> bool:
-    return isinstance(part, msgspec.Struct | BaseModel | Mapping | list | tuple)
+    return type(part) not in _SCALARS and isinstance(part, msgspec.Struct | BaseModel | Mapping | list | tuple)
 
 
 @cache  # reading annotations costs far more than reading values

@@ -234,10 +234,14 @@ class TypedPass(Generic[CR, Child]):
         self, request: Request, existing: Child, update: Callable[[CR, Child], Child] | None, *, ours: bool
     ) -> Step | None:
         base = self._client.snapshot(existing)
-        before, version = _document(base.typed), view_of(existing).resourceVersion
+        version = view_of(existing).resourceVersion
         parts = Parts(existing)
         changed = self._identified(request, existing if update is None else self._updated(request, existing, update))
-        after: JsonObject = _document(codec_of(self._kind).encode(changed))
+        typed = codec_of(self._kind).encode(changed)
+        if typed == base.typed:  # most passes find everything as it should be
+            return None
+        before = _document(base.typed)
+        after: JsonObject = _document(typed)
         if changed is existing or view_of(changed).resourceVersion != version:
             after = parts.intended(before, after, changed)
             changed = codec_of(self._kind).decode(msgspec.json.encode(after))

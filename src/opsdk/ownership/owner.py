@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast, final
+from weakref import WeakKeyDictionary
 
 from lightkube.models.meta_v1 import Condition
 
@@ -405,11 +406,18 @@ def _summary(owner: Owner, conflicts: Sequence[Conflict]) -> str:
 
 
 def _conditions_of(cr: KubeObject) -> list[Condition] | None:
-    if isinstance(cr, StatusConditioner):
-        return cr.get_status_conditions()
-    if isinstance(cr, MachineObject):
-        return cr.get_machine_status().conditions
+    speaks = _speaks.get(type(cr))
+    if speaks is None:
+        # Asking a protocol takes as long as decoding the object, and the answer is the class's.
+        speaks = _speaks[type(cr)] = (isinstance(cr, StatusConditioner), isinstance(cr, MachineObject))
+    if speaks[0]:
+        return cast("StatusConditioner", cr).get_status_conditions()
+    if speaks[1]:
+        return cast("MachineObject", cr).get_machine_status().conditions
     return None
+
+
+_speaks: Final = WeakKeyDictionary[type[KubeObject], tuple[bool, bool]]()
 
 
 def _kind_name(kind: type[KubeObject]) -> str:

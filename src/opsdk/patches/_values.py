@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from typing_extensions import TypeIs
 
@@ -12,13 +12,21 @@ from opsdk.types import Json, JsonObject
 __all__ = ["Identity", "identities", "identity_field", "is_array", "is_object", "same"]
 
 
+# Asking an abstract class takes ten times as long as this, and most values are of these.
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+
+
 def is_object(value: Json) -> TypeIs[Mapping[str, Json]]:
     """Whether `value` is a JSON object."""
-    return isinstance(value, Mapping)
+    kind = type(value)
+    return kind is dict or (kind is not list and kind not in _SCALARS and isinstance(value, Mapping))
 
 
 def is_array(value: Json) -> TypeIs[Sequence[Json]]:
     """Whether `value` is a JSON array."""
+    kind = type(value)
+    if kind is list or kind is dict or kind in _SCALARS:
+        return kind is list
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
@@ -28,6 +36,8 @@ def same(left: Json, right: Json) -> bool:
         return True
     if left != right:  # Python's equality is coarser than JSON's, so this settles it, and fast
         return False
+    if type(left) is str:
+        return True
     if is_object(left):
         return is_object(right) and all(same(value, right[name]) for name, value in left.items())
     if is_array(left):
