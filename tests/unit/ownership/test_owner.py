@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import msgspec
 import pytest
@@ -702,10 +702,8 @@ class TestRemovingAField:
             return [ConfigMap(metadata=ObjectMeta(name="one", labels={"tier": "front"}))]
 
         def update_config(widget: Widget, existing: ConfigMap) -> ConfigMap:
-            assert existing.metadata is not None
-            assert existing.metadata.labels is not None
             if widget.spec.text == "plain":
-                existing.metadata.labels.pop("tier", None)
+                cast("dict[str, str]", view_of(existing).labels).pop("tier", None)
             return existing
 
         owner = bench.owner(For(ConfigMap, build_config, update=update_config))
