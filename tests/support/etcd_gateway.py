@@ -81,6 +81,10 @@ class Etcd:
             connection.close()
         return revision
 
+    def delete(self, key: str) -> None:
+        """Delete what stands under a key, past kube-apiserver."""
+        self._call("/v3/kv/deleterange", {"key": _encoded(key)})
+
     def compact(self, revision: int | None = None) -> int:
         """Forget what was before a revision; None: everything up to now but the newest of each key. Returns which."""
         # what is of the newest revision itself is still known, so there has to be a newer one

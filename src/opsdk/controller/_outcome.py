@@ -41,11 +41,13 @@ class Failure:
         outcome: How it counts.
         retry: When to try again.
         quiet: It is part of normal life, so nobody needs to read about it.
+        malformed: The object itself does not fit its model, so that any change of it may help.
     """
 
     outcome: ReconcileOutcome
     retry: Retry | timedelta
     quiet: bool = False
+    malformed: bool = False
 
 
 def is_about_the_missing(error: Exception, resource: ResourceInfo, request: Request) -> bool:
@@ -62,8 +64,9 @@ def classify(error: Exception, resource: ResourceInfo, request: Request) -> Fail
     A group is terminal only if all of it is.
     """
     found = list(leaves(error))
-    if all(isinstance(leaf, TerminalError) or _is_malformed(leaf, resource, request) for leaf in found):
-        return Failure(outcome="terminal_error", retry=Retry.NEVER)
+    malformed = [leaf for leaf in found if _is_malformed(leaf, resource, request)]
+    if all(isinstance(leaf, TerminalError) or leaf in malformed for leaf in found):
+        return Failure(outcome="terminal_error", retry=Retry.NEVER, malformed=bool(malformed))
     outcome = _outcome(found)
     stated = [leaf.requeue_after for leaf in found if isinstance(leaf, RetryError)]
     if stated:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, final
 
 import anyio
@@ -15,6 +15,7 @@ from typing_extensions import TypeIs, TypeVar
 
 from opsdk._backend import no_stray_cancellation
 from opsdk.cache import Cached, Change, Header, Informer, ObjectAdded, ObjectDeleted, ObjectModified
+from opsdk.controller._malformed import MalformedObjects
 from opsdk.controller._self_trigger import SelfTriggerDetector
 from opsdk.controller.predicates import Predicate
 from opsdk.errors import DecodeError
@@ -110,24 +111,29 @@ class PrimarySource(Generic[T]):
         informers: Sequence[Informer[T]],
         predicates: Sequence[Predicate[T]],
         detector: SelfTriggerDetector[T],
+        malformed: MalformedObjects,
         controller: str,
     ) -> None:
         self.informers = informers
         self._predicates = predicates
         self._detector = detector
+        self._malformed = malformed
         self._controller = controller
 
     async def run(self, queue: WorkQueue[Request], /) -> None:
         """Feed the queue until cancelled."""
 
         def handle(change: Change[T]) -> None:
+            request = _sides(change)[-1].header.request
             if isinstance(change, ObjectDeleted):
-                self._detector.gone(change.old.header.request)
-            if not _wanted(self._predicates, change, self._controller):
+                self._detector.gone(request)
+            if not _wanted(self._predicates, change, self._controller) and request not in self._malformed:
                 return
+            if isinstance(change, ObjectDeleted):
+                self._malformed.discard(request)
             if isinstance(change, ObjectModified):
                 self._detector.changed(change.old, change.new)
-            queue.add(_sides(change)[-1].header.request, priority=_priority(change))
+            queue.add(request, priority=_priority(change))
 
         await _follow(self.informers, handle)
 
@@ -175,11 +181,22 @@ class OwnedSource(Generic[C, T]):
 
 
 @final
+@dataclass(slots=True)
+class _Unmapped(Generic[C]):
+    """What has happened to one object that its map has not been told of: it was so, and now it is so."""
+
+    before: Cached[C] | None
+    after: Cached[C]
+    priority: Priority
+
+
+@final
 class MappedSource(Generic[C]):
     """Objects of another kind, and a function that says which of ours they concern.
 
-    The function is called in a task of its own, one object at a time, in the order of the changes. What it raises is
-    logged, with the object; the changes after it are not held up.
+    The function is called in a task of its own, one object at a time, in the order of their first change. What it
+    raises is logged, with the object; the others are not held up. While it is busy, changes of one object become one,
+    from what it was to what it is: so what waits is bounded by how many objects there are, however slow the function.
     """
 
     def __init__(
@@ -193,15 +210,18 @@ class MappedSource(Generic[C]):
         self._predicates = predicates
         self._function = function
         self._controller = controller
+        self._waiting: dict[Request, _Unmapped[C]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     async def run(self, queue: WorkQueue[Request], /) -> None:
         """Feed the queue until cancelled."""
-        waiting: deque[Change[C]] = deque()
         came = anyio.Event()
 
         def handle(change: Change[C]) -> None:
             if _wanted(self._predicates, change, self._controller):
-                waiting.append(change)
+                self._remember(change)
                 came.set()
 
         try:
@@ -210,17 +230,29 @@ class MappedSource(Generic[C]):
             while True:
                 await came.wait()
                 came = anyio.Event()
-                while waiting:
-                    change = waiting.popleft()
-                    await self._map(change, queue)
+                while self._waiting:
+                    request = next(iter(self._waiting))
+                    await self._map(self._waiting.pop(request), queue)
                     await anyio.lowlevel.checkpoint()
         finally:
             for informer in self.informers:
                 informer.remove_handler(handle)
 
-    async def _map(self, change: Change[C], queue: WorkQueue[Request]) -> None:
+    def _remember(self, change: Change[C]) -> None:
+        sides = _sides(change)
+        after, priority = sides[-1], _priority(change)
+        known = self._waiting.get(after.header.request)
+        if known is None:
+            before = None if isinstance(change, ObjectAdded) else sides[0]
+            self._waiting[after.header.request] = _Unmapped(before, after, priority)
+        else:
+            known.after, known.priority = after, max(known.priority, priority)
+
+    async def _map(self, unmapped: _Unmapped[C], queue: WorkQueue[Request]) -> None:
         requests: dict[Request, None] = {}
-        for side in _sides(change):
+        for side in (unmapped.before, unmapped.after) if unmapped.before is not unmapped.after else (unmapped.after,):
+            if side is None:
+                continue
             try:
                 with no_stray_cancellation("a map function"):
                     found = self._function(side.decode())
@@ -229,9 +261,8 @@ class MappedSource(Generic[C]):
                 logger.warning("controller %s: an object cannot be mapped: %s", self._controller, error)
             except Exception:
                 logger.exception("controller %s: the map function failed for %s", self._controller, side.header.request)
-        priority = _priority(change)
         for request in requests:
-            queue.add(request, priority=priority)
+            queue.add(request, priority=unmapped.priority)
 
 
 def _is_awaitable(

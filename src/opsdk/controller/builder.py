@@ -9,6 +9,7 @@ from typing import Generic, Self, TypeAlias, final
 from typing_extensions import TypeVar
 
 from opsdk.cache import Cached, Informer
+from opsdk.controller._malformed import MalformedObjects
 from opsdk.controller._self_trigger import SelfTriggerDetector
 from opsdk.controller._share import Share, WorkDivision
 from opsdk.controller._sources import (
@@ -183,6 +184,7 @@ class ControllerBuilder(Generic[T]):
         self._complete = True
         primary = self._informers(self._kind, self._labels)
         detector = SelfTriggerDetector[T](self._name)
+        malformed = MalformedObjects()
 
         def look_up(request: Request) -> Cached[T] | None:
             return next((found for informer in primary if (found := informer.read(request)) is not None), None)
@@ -201,10 +203,11 @@ class ControllerBuilder(Generic[T]):
             look_up=look_up,
             share=share,
             sources=[
-                PrimarySource(primary, tuple(self._predicates), detector, self._name),
+                PrimarySource(primary, tuple(self._predicates), detector, malformed, self._name),
                 *(make(primary) for make in self._sources),
             ],
             detector=detector,
+            malformed=malformed,
             metrics=self._host.metrics.reconcile(self._name),
             max_concurrent=self._max_concurrent,
             timeout=self._timeout,

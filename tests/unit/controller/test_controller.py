@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.to_thread
@@ -28,6 +28,7 @@ from opsdk.controller import (
     current_reconcile,
     generation_changed,
 )
+from opsdk.controller._malformed import MalformedObjects
 from opsdk.errors import (
     ConflictError,
     DecodeError,
@@ -259,6 +260,100 @@ async def test_b8_an_object_that_does_not_fit_its_model_waits_for_its_change_and
     assert "no retry until the object changes: ConfigMap default/a: bad" in record.getMessage()
     _, host = await played(DecodeError("bad", kind="Secret", namespace="default", name="a"))
     assert host.metrics.outcomes == ["error", "success"]
+
+
+def malformed(name: str) -> DecodeError:
+    return DecodeError("bad", kind="ConfigMap", namespace="default", name=name)
+
+
+async def test_b8_whatever_changes_a_malformed_object_wakes_it_even_what_a_predicate_keeps_out() -> None:
+    """A status that does not fit is mended by a change of status, which `generation_changed()` keeps out."""
+    script = Script(malformed("a"))
+    async with hosting() as host:
+        host.controller().predicates(generation_changed()).complete(script)
+        created = await host.client.create(config("a"))  # a ConfigMap has no generation
+        async with host.running():
+            await anyio.sleep(3600)
+            assert host.metrics.outcomes == ["terminal_error"]
+            created.data = {"x": "mended"}
+            created = await host.client.replace(created)
+            await anyio.sleep(1)
+            assert host.metrics.outcomes == ["terminal_error", "success"]
+            created.data = {"x": "as good as before"}
+            await host.client.replace(created)
+            await anyio.sleep(3600)
+    assert host.metrics.outcomes == ["terminal_error", "success"], "from then on the predicate counts"
+
+
+async def test_b8_a_change_that_comes_while_the_object_is_found_malformed_is_not_lost() -> None:
+    async def change_and_fail() -> Result:
+        found = await host.client.get(ConfigMap, "a", namespace="default")
+        found.data = {"x": "mended"}
+        await host.client.replace(found)
+        await anyio.sleep(1)
+        raise malformed("a")
+
+    script = Script(change_and_fail)
+    async with hosting() as host:
+        host.controller().predicates(generation_changed()).complete(script)
+        await host.client.create(config("a"))
+        async with host.running():
+            await anyio.sleep(3600)
+    assert host.metrics.outcomes == ["terminal_error", "success"]
+
+
+async def test_b8_q11_a_malformed_object_that_goes_is_forgotten() -> None:
+    async def cannot_read(request: Request) -> Result:
+        if await host.client.find(ConfigMap, request.name, namespace=request.namespace):
+            raise malformed(request.name)
+        return Result()
+
+    async with hosting() as host:
+        controller = host.controller().predicates(generation_changed()).complete(cannot_read)
+        remembered = cast("MalformedObjects", vars(controller)["_malformed"])
+        async with host.running():
+            for number in range(20):
+                await host.client.create(config(f"c{number}"))
+            await anyio.sleep(10)
+            assert len(remembered) == 20
+            for number in range(20):
+                await host.client.delete(ConfigMap, f"c{number}", namespace="default")
+            await anyio.sleep(10)
+    assert len(remembered) == 0
+
+
+async def test_q10_an_event_before_a_requeue_runs_now_and_only_what_that_reconcile_asks_for_stands_afterwards() -> None:
+    """The timer of before is gone: what the newer reconcile did not ask for does not come."""
+    hour = timedelta(hours=1)
+    script = Script(Result(requeue_after=hour), Result(requeue_after=2 * hour), Result())
+    async with hosting() as host:
+        host.controller().complete(script)
+        created = await host.client.create(config("a"))
+        async with host.running():
+            await anyio.sleep(1800)
+            created.data = {"x": "y"}
+            await host.client.replace(created)
+            await anyio.sleep(6 * 3600)
+    assert [round(wait, -1) for wait in script.waits] == [1800, 7200]
+
+
+async def test_q08_a_new_object_goes_before_those_that_were_there_at_the_start() -> None:
+    seen: list[str] = []
+
+    async def reconcile(request: Request) -> Result:
+        seen.append(request.name)
+        await anyio.sleep(1)
+        return Result()
+
+    async with hosting() as host:
+        host.controller().complete(reconcile)
+        for number in range(200):
+            await host.client.create(config(f"old-{number}"))
+        async with host.running():
+            await anyio.sleep(10.5)
+            await host.client.create(config("new"))
+            await anyio.sleep(3)
+    assert "new" in seen[10:13]
 
 
 async def test_a_group_is_terminal_only_if_all_of_it_is() -> None:

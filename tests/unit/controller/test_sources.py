@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.core_v1 import ConfigMap, Namespace, Secret
 
@@ -21,11 +23,14 @@ from opsdk.controller import (
     WorkInProgress,
     labels_changed,
 )
+from opsdk.controller._sources import MappedSource
 from opsdk.models import metadata_of, view_of
 from opsdk.ownership import OWNER_UID_LABEL
 from opsdk.protocols import KeySink, KubeObject, Runnable
 from opsdk.testing import ApiServer
-from opsdk.types import Request, Result
+from opsdk.testing.virtual_time import virtual_asyncio_options
+from opsdk.types import MergePatch, Request, Result
+from opsdk.workqueue import WorkQueue
 
 pytestmark = pytest.mark.anyio
 
@@ -253,6 +258,116 @@ async def test_a_map_sees_the_object_before_and_after_a_modification() -> None:
             metadata_of(secret).labels = {"for": "b"}
             await host.client.replace(secret)
             assert await host.settled() == ["default/a", "default/b"]
+
+
+def by_label_for(secret: Secret) -> list[Request]:
+    labels = view_of(secret).labels or {}
+    return [Request(labels["for"], "default")] if "for" in labels else []
+
+
+async def test_q11_changes_that_a_slow_map_has_not_seen_become_one_for_each_object() -> None:
+    """However many they are, so that what waits is bounded by the number of objects."""
+    mapped: list[str] = []
+
+    async def slowly(secret: Secret) -> list[Request]:
+        await anyio.sleep(60)
+        mapped.append((view_of(secret).labels or {})["for"])
+        return by_label_for(secret)
+
+    async with ApiServer() as server:
+        client = server.client()
+        informer = Informers(client).informer(Secret)
+        source = MappedSource([informer], (), slowly, "test")
+        queue = WorkQueue[Request]("test")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            tasks.start_soon(source.run, queue)
+            await anyio.sleep(1)
+            secrets = [await client.create(labelled(f"s{number}", "0")) for number in range(3)]
+            for version in range(1, 100):
+                for number, secret in enumerate(secrets):
+                    metadata_of(secret).labels = {"for": str(version)}
+                    secrets[number] = await client.replace(secret)
+            await anyio.sleep(30)
+            assert len(source) <= 3
+            await anyio.sleep(3600)
+            tasks.cancel_scope.cancel()
+        assert len(source) == 0
+    assert mapped.count("99") == 3, "the newest of each"
+    assert len(mapped) <= 3 * 3
+
+
+def labelled(name: str, target: str) -> Secret:
+    secret = child(name)
+    metadata_of(secret).labels = {"for": target}
+    return secret
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "delete", "wait"]), st.sampled_from("ab"), st.sampled_from("xyz")), max_size=25
+)
+
+
+@given(steps=STEPS)
+@settings(max_examples=60, deadline=None)
+def test_a_map_that_is_slow_names_at_least_what_each_object_pointed_to_at_rest(
+    steps: list[tuple[str, str, str]],
+) -> None:
+    """Invariant: a target that an object points to at the end, or pointed to when the map had seen everything, is
+    enqueued after the last change that made it so or no longer so.
+    """
+
+    async def play() -> None:
+        handed: list[set[str]] = [set()]
+        owed: set[str] = set()
+        now: dict[str, str] = {}
+        at_rest: dict[str, str] = {}
+
+        async def slowly(secret: Secret) -> list[Request]:
+            await anyio.sleep(7)
+            return by_label_for(secret)
+
+        async with ApiServer() as server:
+            client = server.client()
+            informer = Informers(client).informer(Secret)
+            queue = WorkQueue[Request]("test")
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(informer.run)
+                tasks.start_soon(MappedSource([informer], (), slowly, "test").run, queue)
+
+                async def note() -> None:
+                    while True:
+                        async with queue.lease() as request:
+                            handed[0].add(request.name)
+
+                tasks.start_soon(note)
+                await anyio.sleep(1)
+                for step, name, target in [*steps, ("wait", "", "")]:
+                    if step == "put" and now.get(name) != target:
+                        if name in now:
+                            await client.patch(
+                                Secret, name, MergePatch({"metadata": {"labels": {"for": target}}}), namespace="default"
+                            )
+                        else:
+                            await client.create(labelled(name, target))
+                        now[name] = target
+                    elif step == "delete" and name in now:
+                        await client.delete(Secret, name, namespace="default")
+                        del now[name]
+                    elif step == "wait":
+                        await anyio.sleep(1000)
+                        for each in {*now, *at_rest}:
+                            if now.get(each) != at_rest.get(each):
+                                owed |= {where[each] for where in (now, at_rest) if each in where}
+                        assert owed <= handed[0]
+                        owed.clear()
+                        handed[0] = set()
+                        at_rest = dict(now)
+                    await anyio.sleep(1)
+                tasks.cancel_scope.cancel()
+
+    name, options = virtual_asyncio_options()
+    anyio.run(play, backend=name, backend_options=options)
 
 
 async def test_only_what_the_labels_select_is_watched() -> None:
