@@ -12,7 +12,7 @@ CODE   := src tests examples bench
 CONTRACT := $(wildcard ../shared/contract)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-versions lint format types contracts e2e bench docs constraints controlplane clean
+.PHONY: help venv demo test test-versions lint format types contracts e2e soak bench docs constraints controlplane clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -71,6 +71,15 @@ e2e: venv controlplane ## the same life, and the conformance suite, on a real co
 	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
 	if [ -x "$$assets/kubectl" ]; then export OPSDK_KUBECTL=$${OPSDK_KUBECTL:-$$assets/kubectl}; fi; \
 	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -n 3 --dist loadfile -m controlplane tests examples
+
+MINUTES ?= 20
+SECONDS ?= $(shell echo $$(( $(MINUTES) * 60 )))
+REPORT  ?= docs/soak.md
+soak: venv controlplane ## 20 minutes (MINUTES=, SECONDS=) of faults around three replicas; the page goes to REPORT=docs/soak.md
+	@echo "soak: $(SECONDS) s of faults, after some time to set up"
+	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
+	OPSDK_CONTROLPLANE_ASSETS=$$assets PYTHONPATH=tests:tests/support $(BIN)/python -m soak.run \
+		--seconds $(SECONDS) --report $(REPORT) $(SOAK)
 
 bench: venv controlplane ## what the hot paths cost, as ratios within one run
 	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} $(BIN)/python bench/run.py
