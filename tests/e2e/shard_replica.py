@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import cast
+from typing import Protocol
 
 import anyio
 from lightkube.resources.core_v1 import ConfigMap
@@ -24,6 +24,15 @@ from opsdk.manager import Sharding
 from opsdk.types import MergePatch, Request, Result
 
 WORK_SECONDS = 0.2
+
+
+class _WithData(Protocol):
+    @property
+    def data(self) -> Mapping[str, str] | None: ...
+
+
+def _data_of(obj: _WithData) -> dict[str, str]:
+    return dict(obj.data or {})
 
 
 def say(line: str) -> None:
@@ -52,9 +61,10 @@ async def operate(kubeconfig: str, namespace: str, name: str) -> None:
         assert shards is not None
 
         async def reconcile(request: Request) -> Result:
-            obj = await manager.client.get(ConfigMap, request.name, namespace=request.namespace)
-            data = dict(cast("Mapping[str, str] | None", obj.data) or {})
-            lease, epoch = shards.lease, shards.epoch
+            turn = shards.current_turn()
+            assert turn is not None
+            lease, epoch = shards.lease, turn.epoch
+            data = _data_of(await manager.client.get(ConfigMap, request.name, namespace=request.namespace))
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(WORK_SECONDS)
                 done = {"seen": data.get("want", ""), "by": name, "lease": lease, "epoch": str(epoch)}

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Protocol
 
 import anyio
 
 from opsdk.client import HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.errors import ApiConnectionError
 
-__all__ = ["Link", "SkewedClock", "until"]
+__all__ = ["Link", "SkewedClock", "WithData", "data_of", "until"]
+
+
+class WithData(Protocol):
+    """A ConfigMap: lightkube does not say what its data are."""
+
+    @property
+    def data(self) -> Mapping[str, str] | None: ...
+
+
+def data_of(obj: WithData) -> dict[str, str]:
+    """The data of a ConfigMap."""
+    return dict(obj.data or {})
 
 
 class SkewedClock:

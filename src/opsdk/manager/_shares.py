@@ -115,7 +115,10 @@ class Shares:
 
     def turn(self, uid: str, /) -> ShardTurn | None:
         """The right to work on the object; None: it is not ours."""
-        return ShardTurn(self, uid, self._name) if self._is_member() and self.holds(uid) else None
+        view = self._view
+        if view is None or not self._is_member() or not self.holds(uid):
+            return None
+        return ShardTurn(self, uid, self._name, epoch=view.epoch)
 
     def subscribe(self, changed: Callable[[Callable[[str], bool]], None], /) -> None:
         """Have `changed` be called after each change with what `holds` said before it."""
@@ -158,12 +161,15 @@ class ShardTurn:
         shares: Of whom.
         uid: The object.
         member: Who we were when it was given.
+        epoch: The number of the view then. From one owner of an object to the next it only rises, so it can serve as a
+            fencing token: what remembers the highest it has seen can refuse whoever comes late.
     """
 
-    def __init__(self, shares: Shares, uid: str, member: str) -> None:
+    def __init__(self, shares: Shares, uid: str, member: str, *, epoch: int) -> None:
         self.shares = shares
         self.uid = uid
         self.member = member
+        self.epoch: Final[int] = epoch
         self._scope = anyio.CancelScope()
 
     @contextmanager

@@ -28,6 +28,7 @@ from opsdk._groups import raise_bare
 from opsdk.errors import (
     AlreadyExistsError,
     ApiError,
+    ApiStatusError,
     ConfigurationError,
     ConflictError,
     DecodeError,
@@ -139,6 +140,7 @@ class LeaderElector:
         self._time = clock
         self._hurry: anyio.Event | None = None
         self._asked_to_renew = False
+        self._unsure = False  # whether a write of ours may have taken effect of which we do not know
         self._random = random.Random(self._identity)  # noqa: S311 - spreads load, keeps no secret
         self._lease: Lease | None = None  # as it was written or read last: the base of the next renewal
         self._claim: Claim | None = None
@@ -279,15 +281,20 @@ class LeaderElector:
     async def release(self) -> None:
         """Give the Lease back, so that another process need not wait for it. Call it when the work has ended.
 
-        Does nothing when the Lease is not held. Never raises for what the API server answers. Cancellation does not
-        stop it; it takes five seconds at most.
+        Does nothing when the Lease is not held. When it is not known whether it is, since no answer came to the last
+        try, the server is asked. Never raises for what the API server answers. Cancellation does not stop it; it takes
+        five seconds at most.
         """
-        held, lease = self.is_leader, self._lease
+        lease = self._lease if self.is_leader else None
         self._step_down()
-        if not held or lease is None:
+        if lease is None and not self._unsure:
             return
         try:
             with anyio.CancelScope(shield=True), anyio.fail_after(_RELEASE_SECONDS):
+                if self._unsure:
+                    lease = await self._client.find(Lease, self._name, namespace=self._namespace)
+                if lease is None or Claim.of(lease).holder != self._identity:
+                    return
                 await self._write(lease, holder="", seconds=1)
             _logger.info("the Lease %s was given back", self.lease)
         except (ApiError, DecodeError, TimeoutError) as error:
@@ -330,10 +337,15 @@ class LeaderElector:
         start = self._time()
         if self._leading and start >= self._deadline:
             return False  # nothing that is begun now may open the gate again: lost is lost
+        self._unsure = True
         try:
             written = await self._write(lease, holder=self._identity, seconds=self._lease_seconds)
-        except AlreadyExistsError:
-            return False
+        except ApiStatusError as error:
+            self._unsure = error.code >= 500  # a server that fails may have written
+            if isinstance(error, AlreadyExistsError):
+                return False
+            raise
+        self._unsure = False
         self._observe(written)
         self._deadline = start + self._renew_deadline_seconds
         if not self._leading:

@@ -300,6 +300,45 @@ async def test_the_gate_is_closed_before_leading() -> None:
         replica.elector.gate()
 
 
+async def test_a_candidate_that_ends_while_it_takes_the_lease_does_not_leave_it_taken() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+        replica.network.delays, replica.network.choice_of_delays = random.Random(1), (1.0,)
+        with anyio.move_on_after(3.5):  # the Lease is written after 3 s, and its answer comes after 4
+            await replica.elector.acquire()
+            pytest.fail("it was to be cancelled before the answer came")
+        assert (await read_lease(server)).holderIdentity == "first"
+        await replica.elector.release()
+        assert not (await read_lease(server)).holderIdentity
+
+
+async def test_a_leader_whose_last_renewal_was_not_answered_gives_the_lease_back() -> None:
+    async with ApiServer() as server:
+        replica = Replica(server, "first")
+
+        async def lead() -> None:
+            await anyio.sleep(1)
+            replica.network.delays, replica.network.loses_answers = random.Random(1), 1.0
+            replica.network.choice_of_delays = (0.0,)
+            await anyio.sleep(2)
+            replica.network.delays = None
+
+        await replica.elector.run(lead)
+        assert not (await read_lease(server)).holderIdentity
+
+
+async def test_what_somebody_else_holds_is_not_given_back() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        first, second = Replica(server, "first"), Replica(server, "second")
+        await first.elector.acquire()
+        tasks.start_soon(second.run)
+        await until(lambda: second.elector.is_leader, within=20)
+        await first.elector.release()
+        assert (await read_lease(server)).holderIdentity == "second"
+        assert second.elector.is_leader
+        tasks.cancel_scope.cancel()
+
+
 async def test_an_error_of_the_work_is_raised_bare_and_the_lease_given_back() -> None:
     async with ApiServer() as server:
         replica = Replica(server, "first")
