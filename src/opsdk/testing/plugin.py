@@ -4,9 +4,11 @@
 - `simulator`: makes simulators that assert at the end of the test that every write was expected.
 - `virtual_anyio_backend`: both backends on virtual time. Return it from your own `anyio_backend` fixture to have it
   everywhere, or ask for it in single modules.
+- `control_plane`: a real etcd, kube-apiserver and kube-controller-manager for the session. Override
+  `control_plane_crds` to have your kinds there before its controllers start.
 
-All of them need anyio's own pytest plugin: mark the tests with `pytest.mark.anyio`. What they are made of is imported
-when a test asks for it: a run of pytest that does not, pays nothing.
+The async ones need anyio's own pytest plugin: mark the tests with `pytest.mark.anyio`. What they are made of is
+imported when a test asks for it: a run of pytest that does not, pays nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +24,19 @@ if TYPE_CHECKING:
 
     from opsdk.protocols import Client, KubeObject, Reconciler
     from opsdk.testing.apiserver import ApiServer
+    from opsdk.testing.controlplane import ControlPlane
     from opsdk.testing.simulator import Simulator
     from opsdk.testing.virtual_time import BackendOptions
+    from opsdk.types import JsonObject
 
-__all__ = ["SimulatorFactory", "api_server", "simulator", "virtual_anyio_backend"]
+__all__ = [
+    "SimulatorFactory",
+    "api_server",
+    "control_plane",
+    "control_plane_crds",
+    "simulator",
+    "virtual_anyio_backend",
+]
 
 _FAILED = pytest.StashKey[bool]()
 
@@ -96,6 +107,24 @@ async def simulator(request: pytest.FixtureRequest) -> AsyncGenerator[SimulatorF
         if node.stash.get(_FAILED, False):
             for made in factory.made:
                 made.clear()  # the test's own failure is the one to read
+
+
+@pytest.fixture(scope="session")
+def control_plane_crds() -> Sequence[JsonObject]:
+    """CRD manifests that `control_plane` starts with; none unless a project overrides this fixture."""
+    return ()
+
+
+@pytest.fixture(scope="session")
+def control_plane(control_plane_crds: Sequence[JsonObject]) -> Generator[ControlPlane]:
+    """A real control plane, started by the first test that asks, ended with the session.
+
+    With pytest-xdist each worker has its own. Tests share its objects: give each a namespace of its own.
+    """
+    from opsdk.testing.controlplane import ControlPlane
+
+    with ControlPlane(crds=control_plane_crds) as started:
+        yield started
 
 
 @pytest.fixture(params=["asyncio", "trio"])

@@ -24,6 +24,7 @@ from opsdk.errors import ConfigurationError
 from opsdk.testing.controlplane._assets import Assets, find_assets
 from opsdk.testing.controlplane._pki import Authority, Credential, write_key_pair
 from opsdk.testing.controlplane._process import Process, ProcessFailedError
+from opsdk.testing.controlplane._watchdog import Watchdog
 from opsdk.types import JsonObject
 
 __all__ = ["ControlPlane"]
@@ -40,7 +41,8 @@ class ControlPlane:
     a session-scoped fixture that is not async.
 
     *Guarantees*: what it started is ended, by process id, when the context is left or the start fails; nothing
-    else is. State lives in a temporary folder that goes with it.
+    else is. Where there is a `/proc` that holds even if this process is killed: a watchdog ends what is left. State
+    lives in a temporary folder that goes with it. Any number of them stand side by side.
 
     *Not promised*: pods that run. There are no nodes and no scheduler.
 
@@ -73,6 +75,7 @@ class ControlPlane:
             raise ConfigurationError(msg)
         self._with_controllers = controllers is not False and self._assets.kube_controller_manager is not None
         self._folder: Path | None = None
+        self._watchdog: Watchdog | None = None
         self._processes: list[Process] = []
         self._admin_token = secrets.token_hex(20)
         self._port = 0
@@ -138,6 +141,7 @@ class ControlPlane:
         """
         self._folder = Path(tempfile.mkdtemp(prefix="opsdk-cp-"))  # short: unix socket paths end at 107 characters
         try:
+            self._watchdog = Watchdog(self._folder)
             self._start(self._folder)
         except BaseException:
             self.stop()
@@ -148,13 +152,21 @@ class ControlPlane:
         self._port = _free_port()
         self._write_credentials(folder, authority)
         socket_path = folder / "etcd.sock"
-        self._run(Process("etcd", self._etcd_command(folder, socket_path), folder=folder))
-        self._run(Process("kube-apiserver", self._api_server_command(folder, socket_path), folder=folder))
+        self._run(Process("etcd", self._etcd_command(folder, socket_path), folder=folder, watchdog=self._watchdog))
+        self._run(
+            Process(
+                "kube-apiserver", self._api_server_command(folder, socket_path), folder=folder, watchdog=self._watchdog
+            )
+        )
         self.wait_ready()
         for crd in self._crds:
             self._install(crd)
         if self._with_controllers:
-            self._run(Process("kube-controller-manager", self._controllers_command(folder), folder=folder))
+            self._run(
+                Process(
+                    "kube-controller-manager", self._controllers_command(folder), folder=folder, watchdog=self._watchdog
+                )
+            )
             # they work once they have made this account
             self._wait(
                 "kube-controller-manager",
@@ -173,6 +185,9 @@ class ControlPlane:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        if self._watchdog is not None:
+            self._watchdog.dismiss()
+            self._watchdog = None
 
     def wait_ready(self) -> None:
         """Wait until the API server answers `/readyz` with ok; for use after a restart.

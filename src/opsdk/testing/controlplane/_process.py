@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import final
 
 from opsdk.errors import OpsdkError
+from opsdk.testing.controlplane._watchdog import Watchdog
 
 __all__ = ["Process", "ProcessFailedError"]
 
@@ -26,14 +27,24 @@ class Process:
         name: Used for the log's file name and in errors.
         command: The program and its arguments.
         folder: Where its log goes, and its working directory.
+        watchdog: Learns the id of each start; None: nobody does.
         grace_seconds: How long it may take to end after SIGTERM before SIGKILL.
     """
 
-    def __init__(self, name: str, command: Sequence[str | Path], *, folder: Path, grace_seconds: float = 10) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        folder: Path,
+        watchdog: Watchdog | None = None,
+        grace_seconds: float = 10,
+    ) -> None:
         self.name: str = name
         self.log: Path = folder / f"{name}.log"
         self._command = [str(part) for part in command]
         self._folder = folder
+        self._watchdog = watchdog
         self._grace_seconds = grace_seconds
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -57,6 +68,8 @@ class Process:
                 env=environment,
                 start_new_session=True,  # a Ctrl-C in the terminal is for the tests, which then end this in order
             )
+        if self._watchdog is not None:
+            self._watchdog.watch(self._running.pid)
 
     def require_alive(self) -> None:
         """Fail when it has ended.
