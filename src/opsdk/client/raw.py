@@ -39,6 +39,8 @@ _FIRST_BACKOFF_SECONDS: Final = 0.2
 _LONGEST_WAIT: Final = timedelta(seconds=30)
 _NEVER: Final = timedelta(days=1)
 _SLACK: Final = timedelta(seconds=30)
+_HEAD_SLACK: Final = timedelta(seconds=1)
+"""Beyond the inactivity limit, which is kept here: so the transport's limit is for an answer that does not begin."""
 _LONGEST_ERROR_BYTES: Final = 65_536
 _NO_ANSWER: Final = "<error>"
 # A server that cannot write metadata alone sends the whole.
@@ -301,7 +303,7 @@ class RawClient:
             GoneError: The version is too old, as an answer or within the stream.
             ApiStatusError: The server refused the watch, or ended it with an ERROR event.
             ApiConnectionError: The connection could not be made, or broke, in the middle of a line or between lines.
-            ApiTimeoutError: The stream was silent for longer than `inactivity`.
+            ApiTimeoutError: The answer did not begin, or the stream was silent, for longer than `inactivity`.
             ApiProtocolError: A line is no event.
         """
         query = [("watch", "true"), ("allowWatchBookmarks", "true"), *selection(labels, fields)]
@@ -313,7 +315,7 @@ class RawClient:
             query.append(("timeoutSeconds", whole_seconds(timeout)))
         path = resource.path(namespace=namespace)
         silence = min(
-            _NEVER if timeout is None else timeout + _SLACK, _NEVER if inactivity is None else inactivity + _SLACK
+            _NEVER if timeout is None else timeout + _SLACK, _NEVER if inactivity is None else inactivity + _HEAD_SLACK
         )
         request = HttpRequest(
             method="GET",

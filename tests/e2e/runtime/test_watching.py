@@ -222,6 +222,25 @@ async def test_w03_a_peer_that_falls_silent_is_given_up_and_the_watch_resumed(pl
         assert len(proxy.targets("configmaps", watch=False)) == 1, "no list was needed"
 
 
+async def test_w03_a_peer_that_accepts_a_watch_and_never_answers_is_given_up_as_soon(plane: ControlPlane) -> None:
+    """As a kube-apiserver does that is stopped: the system accepts connections in its name."""
+    options = ReflectorOptions(inactivity=timedelta(seconds=1.5))
+    async with (
+        client_of(plane) as direct,
+        http_proxy(server_port(plane), trusting(plane)) as proxy,
+        client_of(plane, port=proxy.tcp.port, plain=True) as client,
+    ):
+        namespace = await new_namespace(direct)
+        async with following(client, ConfigMap, namespace, options=options) as configs:
+            await eventually(lambda: bool(proxy.watching("configmaps")), "a watch")
+            proxy.tcp.stall()
+            proxy.tcp.cut()
+            await eventually(lambda: isinstance(configs.informer.last_error, ApiTimeoutError), "no answer", 12)
+            proxy.tcp.resume()
+            await direct.create(config("a", namespace))
+            await configs.sees("a")
+
+
 async def token_of(client: ApiClient, namespace: str, secret: str) -> str:
     """A token of the service account `operator` that is good as long as a Secret is there."""
     bound = await client.create(Secret(metadata=ObjectMeta(name=secret, namespace=namespace)))

@@ -523,6 +523,12 @@ async def test_w03_a_silent_stream_is_given_up_within_the_inactivity_limit() -> 
     assert script.streams_open == 0
 
 
+async def test_w03_an_answer_that_does_not_begin_is_given_up_within_the_limit_and_a_second() -> None:
+    script = Script(pieces=[])
+    await events_of(script, inactivity=timedelta(seconds=60))
+    assert script.requests[0].read_timeout == timedelta(seconds=61)
+
+
 async def test_a_connection_that_breaks_under_a_watch_is_a_connection_error() -> None:
     with pytest.raises(ApiConnectionError, match="broke"):
         await events_of(Script(pieces=[event("ADDED") + b"\n", ApiConnectionError("broke")]))
