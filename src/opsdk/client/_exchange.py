@@ -191,6 +191,8 @@ class Exchange(AsyncIterator[bytes]):
                     self._deadline.move()
                 self.answered = self.answered or bool(data)
                 self._http.receive_data(data)
+        except ApiTimeoutError:  # which is an OSError, too
+            raise
         except BROKEN as error:
             raise ApiConnectionError(f"{self._what}: {why(error)}") from error
         return event
