@@ -14,13 +14,13 @@ __all__ = ["OPAQUE", "Compute", "Function", "FunctionError", "Opaque", "member",
 
 OPAQUE: Final = {
     "cidr": "net.CIDR",
-    "format": "kubernetes.NamedFormat",
+    "format": "opsdk.cel.NamedFormat",
     "ip": "net.IP",
-    "quantity": "kubernetes.Quantity",
-    "semver": "kubernetes.Semver",
-    "url": "kubernetes.URL",
+    "quantity": "opsdk.cel.Quantity",
+    "semver": "opsdk.cel.Semver",
+    "url": "opsdk.cel.URL",
 }
-"""The types of Kubernetes, by our names for them."""
+"""The types of Kubernetes, by our names for them. Only those of addresses have names that expressions can use."""
 
 
 Compute: TypeAlias = (

@@ -7,8 +7,10 @@ evaluated in one without types, over plain maps, as messages could not say which
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from itertools import product
 from typing import Any, Final, Protocol, cast, final
@@ -41,7 +43,9 @@ _SCALARS: Final = {
 _EXTENSIONS: Final = [{"name": name} for name in ("optional", "two-var-comprehensions", "sets", "lists")]
 _COMPARISONS: Final = {"_<_": "less", "_<=_": "less_equals", "_>_": "greater", "_>=_": "greater_equals"}
 _NUMBERS: Final = ("int", "uint", "double")
-_MAP_INSERT: Final = "kube.mapInsert"
+_MAP_INSERT: Final = "opsdk.mapInsert"
+_MILLISECONDS: Final = "opsdk.milliseconds"
+_REWRITTEN: Final = ("getMilliseconds", "named", "transformMap", "validate")
 
 
 class CelProgramError(Exception):
@@ -52,11 +56,11 @@ class CelProgramError(Exception):
 
 
 def _opaque_files() -> Iterable[FileDescriptorProto]:
-    for package in ("kubernetes", "net"):
+    for package in ("opsdk.cel", "net"):
         file = FileDescriptorProto(name=f"opsdk_cel_{package}.proto", package=package, syntax="proto3")
         for name in OPAQUE.values():
             if name.startswith(f"{package}."):
-                message = file.message_type.add(name=name.partition(".")[2])
+                message = file.message_type.add(name=name.rpartition(".")[2])
                 field = message.field.add(name="opsdk_cel_text", number=1, json_name="text")
                 field.type, field.label = FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.LABEL_OPTIONAL
         yield file
@@ -349,14 +353,45 @@ def _implementations() -> list[cel.FunctionDecl]:
             impl=_map_insert,
         )
         for key, value in product(("bool", "int", "string", "uint"), _RUNTIME_KINDS)
+    ] + [
+        cel.Overload(
+            f"{_MAP_INSERT}(map)",
+            return_type=cel.Type.MAP,
+            parameters=[cel.Type.MAP, cel.Type.MAP],
+            impl=_map_merge,
+        )
+    ]
+    by_name[_MILLISECONDS] = [
+        cel.Overload(
+            f"{_MILLISECONDS}({','.join(kinds)})",
+            return_type=cel.Type.INT,
+            parameters=[_runtime_type(kind) for kind in kinds],
+            is_member=True,
+            impl=_milliseconds,
+        )
+        for kinds in (("duration",), ("timestamp",), ("timestamp", "string"))
     ]
     return [cel.FunctionDecl(name, overloads) for name, overloads in by_name.items()]
 
 
-def _map_insert(entries: Mapping[object, object], key: object, value: object) -> object:
+def _map_insert(entries: Mapping[object, object], key: object, value: object) -> dict[object, object]:
     if key in entries:
         raise ValueError(f"insert failed: key {key!r} already exists")
     return {**{name: _given(_taken(each)) for name, each in entries.items()}, key: _given(_taken(value))}
+
+
+def _map_merge(entries: Mapping[object, object], more: Mapping[object, object]) -> Mapping[object, object]:
+    merged = entries
+    for key, value in more.items():
+        merged = _map_insert(merged, key, value)
+    return merged
+
+
+def _milliseconds(value: datetime | timedelta, _zone: str = "") -> int:
+    """A whole duration in milliseconds, where the CEL library gives what is beyond its seconds; of a time, that."""
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    return value.microsecond // 1000
 
 
 @cache
@@ -376,20 +411,25 @@ def _value(found: cel.Value) -> Any:
     return found.plain_value()
 
 
+_WORDED: Final = (
+    (r'NOT_FOUND: Key not found in map : "?([^"]*)"?', r"no such key: \1"),
+    (r"UNKNOWN: No matching overloads found : .*", "no such overload"),
+    (r"UNKNOWN: Index error: index=(-?\d+).*", r"index out of bounds: \1"),
+    (r"INVALID_ARGUMENT: divide by zero", "division by zero"),
+    (
+        r"INVALID_ARGUMENT: String to (Duration|Timestamp) conversion failed",
+        r"type conversion error from 'string' to 'google.protobuf.\1'",
+    ),
+    (r"INVALID_ARGUMENT: cannot convert string to (\w+)", r"type conversion error from 'string' to '\1'"),
+    (r"[A-Z_]+: (.*)", r"\1"),
+)
+
+
 def _worded(text: str) -> str:
     """The library's errors in the words of the server's, where they are often met."""
-    for start, words in (
-        ("NOT_FOUND: Key not found in map : ", "no such key: "),
-        ("UNKNOWN: No matching overloads found : ", "no such overload: "),
-        ("INVALID_ARGUMENT: divide by zero", "division by zero"),
-        ("INVALID_ARGUMENT: modulus by zero", "modulus by zero"),
-        ("OUT_OF_RANGE: ", ""),
-        ("INVALID_ARGUMENT: ", ""),
-        ("UNKNOWN: ", ""),
-    ):
-        if text.startswith(start):
-            rest = text.removeprefix(start)
-            return words + (rest.strip('"') if words == "no such key: " else rest)
+    for pattern, words in _WORDED:
+        if re.fullmatch(pattern, text, re.DOTALL):
+            return re.sub(pattern, words, text, count=1, flags=re.DOTALL)
     return text
 
 
@@ -429,7 +469,7 @@ def program(expression: str, *, optional_old_self: bool = False) -> Program:
         text = f"[{old}].all(oldSelf, (\n{expression}\n))"
     try:
         compiled = _runtime().compile(text, disable_check=True)
-        if any(word in expression for word in ("validate", "named", "transformMap")):
+        if any(word in expression for word in _REWRITTEN):
             tree = parse_parsed(compiled.serialize())
             _rewrite(tree)
             compiled = _runtime().deserialize(encode_parsed(tree))
@@ -439,7 +479,7 @@ def program(expression: str, *, optional_old_self: bool = False) -> Program:
 
 
 def _rewrite(expr: Tree) -> None:
-    """Replace calls of what functions in Python cannot be: they cannot give optional values or change maps in place."""
+    """Replace what the library has no implementation of, or another one than the server's, or Python cannot give."""
     for below in list(children(expr)):
         _rewrite(below)
     made = expr.get("call_expr")
@@ -448,6 +488,8 @@ def _rewrite(expr: Tree) -> None:
     function = made["function"]
     if function == "cel.@mapInsert":
         made["function"] = _MAP_INSERT
+    elif function == "getMilliseconds":
+        made["function"] = _MILLISECONDS
     elif function == "validate" or (
         function == "named" and made.get("target", {}).get("ident_expr", {}).get("name") == "format"
     ):

@@ -1,4 +1,4 @@
-"""CEL functions of lists: `isSorted`, `sum`, `min`, `max`, `indexOf`, `lastIndexOf`, `includes`."""
+"""CEL functions of lists: `isSorted`, `sum`, `min`, `max`, `indexOf`, `lastIndexOf`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 from opsdk.testing.apiserver._cel_function import Function, FunctionError, member
-from opsdk.testing.apiserver._fields import is_array
 
 __all__ = ["LISTS"]
 
@@ -52,12 +51,6 @@ def _last_index_of(items: Sequence[object], item: object) -> int:
     return next((at for at in reversed(range(len(items))) if _equal(items[at], item)), -1)
 
 
-def _includes(target: object, item: object) -> bool:
-    if is_array(target):
-        return _index_of(target, item) >= 0
-    return _equal(target, item)
-
-
 LISTS: Final[tuple[Function, ...]] = (
     *(member("isSorted", "bool", _is_sorted, f"[{kind}]") for kind in _COMPARABLE),
     *(member("min", kind, _extreme("min", min), f"[{kind}]") for kind in _COMPARABLE),
@@ -65,5 +58,4 @@ LISTS: Final[tuple[Function, ...]] = (
     *(member("sum", kind, _sum, f"[{kind}]") for kind in _SUMMABLE),
     member("indexOf", "int", _index_of, "[A]", "A"),
     member("lastIndexOf", "int", _last_index_of, "[A]", "A"),
-    member("includes", "bool", _includes, "dyn", "dyn"),
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from opsdk.testing.apiserver._cel_syntax import children, constant_text
 from opsdk.testing.apiserver._fields import Tree, go_json
 
 __all__ = ["literal_faults"]
 
-_PATTERNS = {"matches", "find", "findAll"}
+_PATTERNS: Final = frozenset({"find", "findAll", "matches"})
+_CONVERSIONS: Final = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
+_CLAUSE: Final = re.compile(r"%(\.\d+)?(.?)", re.DOTALL)
 
 
 def literal_faults(checked: Tree, evaluates: Callable[[str], str | None]) -> Iterator[str]:
@@ -30,14 +34,27 @@ def _faults(expr: Tree, types: Tree, evaluates: Callable[[str], str | None], *, 
         pattern = constant_text(arguments["target" not in made])
         if pattern is not None and (why := evaluates(f'"".matches({_literal(pattern)})')) is not None:
             yield f"invalid matches argument: {why}"
-    if function in {"duration", "timestamp"} and "target" not in made and arguments:
+    if function in _CONVERSIONS and "target" not in made and arguments:
         text = constant_text(arguments[0])
         if text is not None and evaluates(f"[{function}({_literal(text)})].size() == 1") is not None:
             yield f"invalid {function} argument"
+    if function == "format" and (text := constant_text(made["target"])) is not None:
+        yield from _format_faults(text, arguments[0].get("list_expr"))
     if not mixed:
         yield from _mixed(expr, types)
     for below in children(expr):
         yield from _faults(below, types, evaluates, mixed=mixed or function == "format")
+
+
+def _format_faults(text: str, arguments: Tree | None) -> Iterator[str]:
+    clauses: list[str] = [found[2] for found in _CLAUSE.finditer(text)]
+    for each in clauses:
+        if each not in set("%sdfexXob"):
+            yield f'could not parse formatting clause: unrecognized formatting clause "{each}"'
+            return
+    wanted = sum(each != "%" for each in clauses)
+    if arguments is not None and len(arguments.get("elements", ())) < wanted:
+        yield f"index {len(arguments.get('elements', ()))} out of range"
 
 
 def _literal(text: str) -> str:

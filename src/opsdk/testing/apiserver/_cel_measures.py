@@ -66,7 +66,7 @@ Version: TypeAlias = tuple[int, int, int, tuple[tuple[int, int, str], ...]]
 def _semver(text: str, normalize: bool = False) -> Opaque:  # noqa: FBT001, FBT002 - CEL calls it by position
     spelled = _normalized(text) if normalize else text
     if not _is_version(spelled):
-        raise FunctionError(f"No Major.Minor.Patch elements found in {text!r}")
+        raise FunctionError("No Major.Minor.Patch elements found")
     return Opaque("semver", spelled.partition("+")[0])
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, final
 
+from opsdk.testing.apiserver._cel_cost import Costs, greatest_cost
 from opsdk.testing.apiserver._cel_library import CelProgramError, Checked, Checker, Program, program, times
 from opsdk.testing.apiserver._cel_literals import literal_faults
 from opsdk.testing.apiserver._cel_paths import normalized_path
-from opsdk.testing.apiserver._cel_types import CelType, declare
+from opsdk.testing.apiserver._cel_types import LARGEST_REQUEST, CelType, declare
 from opsdk.testing.apiserver._cel_values import CelValueError, aligned, to_cel
 from opsdk.testing.apiserver._fields import (
     FieldError,
@@ -27,6 +28,7 @@ from opsdk.testing.apiserver._fields import (
     go_json,
     invalid,
     is_array,
+    is_integer,
     is_object,
     members,
     omitted,
@@ -37,6 +39,7 @@ from opsdk.testing.apiserver._schema_values import Correlation
 __all__ = ["RuleSet", "rules_of"]
 
 _LONGEST_MESSAGE_BYTES: Final = 5 * 1024
+_NO_OLD_SELF: Final = "may not be set if oldSelf is not used in rule"
 
 
 @final
@@ -111,9 +114,9 @@ def _compiled(schema_json: str) -> RuleSet:
     of = declare(schema, resource=True)
     if of is None:
         return RuleSet(faults=(), root=None)
-    faults: list[FieldError] = []
-    root = _Compiler(of, faults).node(schema, of, "", forbids_old_self=None)
-    return RuleSet(faults=tuple(faults), root=root)
+    compiler = _Compiler(of)
+    root = compiler.node(schema, of, "", forbids_old_self=None, count=1)
+    return RuleSet(faults=(*compiler.faults, *compiler.costs.faults()), root=root)
 
 
 @final
@@ -122,44 +125,56 @@ class _Compiler:
 
     Args:
         root: Its type.
-        faults: Where to put what is wrong.
     """
 
-    def __init__(self, root: CelType, faults: list[FieldError]) -> None:
+    def __init__(self, root: CelType) -> None:
         self._checker = Checker(root)
-        self._faults = faults
+        self.faults: list[FieldError] = []
+        self.costs = Costs()
 
-    def node(self, schema: Tree, of: CelType, where: str, *, forbids_old_self: str | None) -> _Node | None:
+    def node(
+        self, schema: Tree, of: CelType, where: str, *, forbids_old_self: str | None, count: int | None
+    ) -> _Node | None:
         """The rules of a place and below; None where there are none.
 
         Args:
             forbids_old_self: The list above whose items have no old values; None where there is none.
+            count: How many values there can be at this place; None where nothing limits them.
         """
         properties: dict[str, _Node] = {}
         for name, below in members(schema, "properties").items():
             type_below = of.properties.get(name)
             if type_below is None:
                 continue
-            found = self.node(below, type_below, f"{where}.properties[{name}]", forbids_old_self=forbids_old_self)
+            place = f"{where}.properties[{name}]"
+            found = self.node(below, type_below, place, forbids_old_self=forbids_old_self, count=count)
             if found is not None:
                 properties[name] = found
-        element = self._element(schema, of, where, forbids_old_self)
-        rules = tuple(self._rules(schema, of, where, forbids_old_self))
+        element = self._element(schema, of, where, forbids_old_self, count)
+        rules = tuple(self._rules(schema, of, where, forbids_old_self, count))
         if not rules and not properties and element is None:
             return None
         return _Node(of=of, rules=rules, properties=properties, element=element)
 
-    def _element(self, schema: Tree, of: CelType, where: str, forbids_old_self: str | None) -> _Node | None:
+    def _element(
+        self, schema: Tree, of: CelType, where: str, forbids_old_self: str | None, count: int | None
+    ) -> _Node | None:
         if of.element is None:
             return None
+        limited = is_integer(schema.get("maxProperties" if of.kind == "map" else "maxItems"))
+        below = count * of.most if count is not None and limited else None
         if of.kind == "map":
             place = f"{where}.additionalProperties"
-            return self.node(schema["additionalProperties"], of.element, place, forbids_old_self=forbids_old_self)
+            return self.node(
+                schema["additionalProperties"], of.element, place, forbids_old_self=forbids_old_self, count=below
+            )
         if schema.get("x-kubernetes-list-type") != "map":
             forbids_old_self = forbids_old_self or where or "<root>"
-        return self.node(schema["items"], of.element, f"{where}.items", forbids_old_self=forbids_old_self)
+        return self.node(schema["items"], of.element, f"{where}.items", forbids_old_self=forbids_old_self, count=below)
 
-    def _rules(self, schema: Tree, of: CelType, where: str, forbids_old_self: str | None) -> Iterator[_Rule]:
+    def _rules(
+        self, schema: Tree, of: CelType, where: str, forbids_old_self: str | None, count: int | None
+    ) -> Iterator[_Rule]:
         for index, source in enumerate(entries(schema, "x-kubernetes-validations")):
             place = f"{where}.x-kubernetes-validations[{index}]"
             expression: str = source.get("rule") or ""
@@ -171,14 +186,17 @@ class _Compiler:
                 if checked.gives != "bool":
                     raise CelProgramError("cel expression must evaluate to a bool")  # noqa: TRY301 - one way out
             except CelProgramError as error:
-                self._faults.append(invalid(f"{place}.rule", source, str(error)))
+                self.faults.append(invalid(f"{place}.rule", source, str(error)))
+                if source.get("optionalOldSelf") is not None:
+                    self.faults.append(invalid(f"{place}.optionalOldSelf", source["optionalOldSelf"], _NO_OLD_SELF))
                 continue
+            times = count if count is not None else LARGEST_REQUEST // (of.least_bytes + 1)
+            self.costs.add(f"{place}.rule", "rule", greatest_cost(checked.tree, of) * times)
             if checked.uses_old_self and forbids_old_self is not None:
                 text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {forbids_old_self}"
-                self._faults.append(invalid(f"{place}.rule", expression, text))
+                self.faults.append(invalid(f"{place}.rule", expression, text))
             if not checked.uses_old_self and source.get("optionalOldSelf") is not None:
-                text = "may not be set if oldSelf is not used in rule"
-                self._faults.append(invalid(f"{place}.optionalOldSelf", source["optionalOldSelf"], text))
+                self.faults.append(invalid(f"{place}.optionalOldSelf", source["optionalOldSelf"], _NO_OLD_SELF))
             yield _Rule(
                 source=source,
                 check=program(expression, optional_old_self=optional and checked.uses_old_self),
@@ -198,8 +216,9 @@ class _Compiler:
                 raise CelProgramError("messageExpression must evaluate to a string")  # noqa: TRY301 - one way out
         except CelProgramError as error:
             text = str(error).replace("compilation failed", "messageExpression compilation failed")
-            self._faults.append(invalid(f"{place}.messageExpression", source, text))
+            self.faults.append(invalid(f"{place}.messageExpression", source, text))
             return None
+        self.costs.add(f"{place}.messageExpression", "messageExpression", greatest_cost(checked.tree, of))
         return program(expression)
 
     def _check(self, expression: str, of: CelType, *, optional: bool) -> Checked:
@@ -207,7 +226,7 @@ class _Compiler:
             checked = self._checker.check(expression, of, optional_old_self=optional)
         except CelProgramError as error:
             raise CelProgramError(f"compilation failed: {error}") from error
-        for fault in literal_faults(checked.tree, _why_not):
+        for fault in literal_faults(checked.tree, _why_not):  # the first is enough
             raise CelProgramError(f"compilation failed: ERROR: <input>:1:1: {fault}\n | {expression}")
         return checked
 

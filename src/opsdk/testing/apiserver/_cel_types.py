@@ -16,10 +16,11 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 
 from opsdk.testing.apiserver._fields import Tree, entries, is_integer, is_object, members
 
-__all__ = ["PACKAGE", "CelType", "as_resource", "declare", "escape", "messages_of"]
+__all__ = ["LARGEST_REQUEST", "PACKAGE", "CelType", "as_resource", "declare", "escape", "messages_of"]
 
 PACKAGE: Final = "opsdk.cel.schema"
-_LARGEST_REQUEST: Final = 3 * 1024 * 1024
+LARGEST_REQUEST: Final = 3 * 1024 * 1024
+"""How many bytes a request can have, for the limits of what no schema limits."""
 _RESERVED: Final = frozenset(
     {
         "as",
@@ -115,7 +116,7 @@ def declare(schema: Tree, *, resource: bool = False) -> CelType | None:
         resource: Whether it is a whole object.
     """
     if schema.get("x-kubernetes-int-or-string"):
-        return CelType(kind="dyn", schema=schema, most=_LARGEST_REQUEST - 2)
+        return CelType(kind="dyn", schema=schema, most=LARGEST_REQUEST - 2)
     if resource:
         schema = as_resource(schema)
     match schema.get("type"):
@@ -149,7 +150,7 @@ def _list(schema: Tree) -> CelType | None:
     element = _below(items) if is_object(items) else None
     if element is None:
         return None
-    most = _limit(schema, "maxItems", (_LARGEST_REQUEST - 2) // (element.least_bytes + 1))
+    most = _limit(schema, "maxItems", (LARGEST_REQUEST - 2) // (element.least_bytes + 1))
     return CelType(kind="list", schema=schema, element=element, most=most, least_bytes=2)
 
 
@@ -157,7 +158,7 @@ def _map(schema: Tree) -> CelType | None:
     element = _below(schema["additionalProperties"])
     if element is None:
         return None
-    most = _limit(schema, "maxProperties", (_LARGEST_REQUEST - 2) // (element.least_bytes + 6))
+    most = _limit(schema, "maxProperties", (LARGEST_REQUEST - 2) // (element.least_bytes + 6))
     return CelType(kind="map", schema=schema, element=element, most=most, least_bytes=2)
 
 
@@ -182,7 +183,7 @@ def _object(schema: Tree) -> CelType:
 def _string(schema: Tree) -> CelType:
     form = schema.get("format") or ""
     kind = _STRING_FORMATS.get(form, "string")
-    least, most = _FORMAT_SIZES.get(form, (2, _LARGEST_REQUEST - 2))
+    least, most = _FORMAT_SIZES.get(form, (2, LARGEST_REQUEST - 2))
     if form == "byte":
         most = _limit(schema, "maxLength", most)
     elif kind == "string" and is_integer(schema.get("maxLength")):
