@@ -20,7 +20,7 @@ from life import Life, WrittenStatus
 from opsdk import Request, Result, clock
 from opsdk.testing import ApiServer, Simulator, matching
 from opsdk.testing.apiserver.actors import DeploymentActor
-from opsdk.testing.campaigns import campaign, with_lightkube
+from opsdk.testing.campaigns import campaign
 from opsdk.testing.simulator import lightkube_client
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options
 from opsdk.types import Json, JsonObject, MergePatch
@@ -31,6 +31,7 @@ from webapp_vanilla import (
     INITIALISING,
     RUNNING,
     UPDATING,
+    Operator,
     Reconciler,
     Spec,
     WebApp,
@@ -223,8 +224,9 @@ async def test_the_whole_life_with_the_loop() -> None:
 
 def test_whatever_a_user_asks_for_ends_as_if_it_had_been_asked_for_first() -> None:
     report = campaign(
-        with_lightkube(run),
+        lambda client: Operator(Reconciler(client)),
         CRD,
+        client_type=AsyncClient,
         cluster=lambda client: DeploymentActor(client).run(),
         settle=timedelta(minutes=15),  # longer than a rollout may take
         examples=12,

@@ -14,9 +14,10 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Secret
 from pydantic import Field
 
-from opsdk import Client, CustomResource, For, Manager, Model, Request, ResourceOwner, Result, clock
+from opsdk import Client, CustomResource, For, Manager, ManagerOptions, Model, Request, ResourceOwner, Result, clock
+from opsdk.client import ApiClient
 from opsdk.ownership import OwnedKind
-from opsdk.testing.campaigns import CampaignError, Law, campaign, managed
+from opsdk.testing.campaigns import CampaignError, Law, campaign
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
 from opsdk.types import MergePatch
 
@@ -37,13 +38,15 @@ class Gadget(CustomResource[GadgetSpec, GadgetStatus], group="campaigns.example.
     """Something of a size and a colour."""
 
 
+OPTIONS = ManagerOptions(leader_election=False, serve_metrics=False, serve_probes=False)
 Reconcile = Callable[[Client, Gadget], Awaitable[Result | None]]
 
 
-def operator(make: Callable[[], Reconcile]) -> Callable[[Manager], object]:
-    """Registers a reconcile function, made anew for each process."""
+def operator(make: Callable[[], Reconcile]) -> Callable[[ApiClient], Manager]:
+    """A manager of a reconcile function that is made anew for each process."""
 
-    def register(manager: Manager) -> None:
+    def make_manager(client: ApiClient) -> Manager:
+        manager = Manager(OPTIONS, client=client)
         reconcile = make()
 
         class Reconciler:
@@ -54,8 +57,9 @@ def operator(make: Callable[[], Reconcile]) -> Callable[[Manager], object]:
                 return await reconcile(manager.client, gadget) or Result()
 
         manager.controller(Gadget).owns(ConfigMap).owns(Secret).complete(Reconciler())
+        return manager
 
-    return register
+    return make_manager
 
 
 def config_of(gadget: Gadget) -> ConfigMap:
@@ -294,7 +298,7 @@ def test_a_wrong_operator_is_found_with_a_short_life(
     make: Callable[[], Reconcile], law: Law, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(CampaignError, match=re.escape(text)) as caught:
-        campaign(managed(operator(make)), Gadget)
+        campaign(operator(make), Gadget)
     assert caught.value.law == law
     assert len(caught.value.recipe) <= 3
     assert len(str(caught.value).splitlines()) <= 20
@@ -304,7 +308,7 @@ def test_a_wrong_operator_is_found_with_a_short_life(
 def test_a_right_operator_is_passed_and_the_report_says_what_was_tried(
     backend: Callable[[], BackendOptions],
 ) -> None:
-    report = campaign(managed(operator(right)), Gadget, examples=15, backend=backend)
+    report = campaign(operator(right), Gadget, examples=15, backend=backend)
     assert report.lives > 15
     assert report.changes > 10
     assert report.invalid > 3

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, final
+from typing import Final, cast, final, overload
 
 import anyio
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
 from hypothesis.errors import Flaky
 from hypothesis.strategies import SearchStrategy
+from lightkube import AsyncClient
 
 from opsdk.client import ApiClient
 from opsdk.errors import ObjectError
-from opsdk.protocols import KubeObject
+from opsdk.protocols import KubeObject, Runnable
+from opsdk.testing.campaigns._operators import process_with_lightkube, process_with_our_client
 from opsdk.testing.campaigns._plan import Plan, Step, plans
 from opsdk.testing.campaigns._schema import definition_of
 from opsdk.testing.campaigns._state import State
 from opsdk.testing.campaigns._strategies import canonical, values_of
 from opsdk.testing.campaigns._world import BrokenLawError, Outcome, SpecRefusedError, Terms, live
 from opsdk.testing.campaigns.errors import CampaignError, Law
-from opsdk.testing.campaigns.operators import MakeOperator
+from opsdk.testing.sweeps import Outside
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options
 from opsdk.types import Json, JsonObject
 
@@ -50,16 +52,58 @@ class CampaignReport:
     unsuitable: int
 
 
+@overload
 def campaign(
-    make_operator: MakeOperator,
+    make_operator: Callable[[ApiClient], Runnable],
     kind: type[KubeObject] | JsonObject,
     *,
+    client_type: None = None,
     settle: timedelta = timedelta(minutes=2),
     patience: timedelta = timedelta(hours=1),
     fields: Mapping[str, SearchStrategy[Json]] | None = None,
     install: Sequence[type[KubeObject]] = (),
     prepare: Callable[[ApiClient], Awaitable[None]] | None = None,
     cluster: Callable[[ApiClient], Awaitable[None]] | None = None,
+    outside: Outside | None = None,
+    laws: Collection[Law] = tuple(Law),
+    ignore: Sequence[str] = (),
+    examples: int = 20,
+    changes: int = 3,
+    seed: int = 0,
+    backend: Callable[[], BackendOptions] = virtual_asyncio_options,
+) -> CampaignReport: ...
+@overload
+def campaign(
+    make_operator: Callable[[AsyncClient], Runnable],
+    kind: type[KubeObject] | JsonObject,
+    *,
+    client_type: type[AsyncClient],
+    settle: timedelta = timedelta(minutes=2),
+    patience: timedelta = timedelta(hours=1),
+    fields: Mapping[str, SearchStrategy[Json]] | None = None,
+    install: Sequence[type[KubeObject]] = (),
+    prepare: Callable[[ApiClient], Awaitable[None]] | None = None,
+    cluster: Callable[[ApiClient], Awaitable[None]] | None = None,
+    outside: Outside | None = None,
+    laws: Collection[Law] = tuple(Law),
+    ignore: Sequence[str] = (),
+    examples: int = 20,
+    changes: int = 3,
+    seed: int = 0,
+    backend: Callable[[], BackendOptions] = virtual_asyncio_options,
+) -> CampaignReport: ...
+def campaign(
+    make_operator: Callable[[ApiClient], Runnable] | Callable[[AsyncClient], Runnable],
+    kind: type[KubeObject] | JsonObject,
+    *,
+    client_type: type[AsyncClient] | None = None,
+    settle: timedelta = timedelta(minutes=2),
+    patience: timedelta = timedelta(hours=1),
+    fields: Mapping[str, SearchStrategy[Json]] | None = None,
+    install: Sequence[type[KubeObject]] = (),
+    prepare: Callable[[ApiClient], Awaitable[None]] | None = None,
+    cluster: Callable[[ApiClient], Awaitable[None]] | None = None,
+    outside: Outside | None = None,
     laws: Collection[Law] = tuple(Law),
     ignore: Sequence[str] = (),
     examples: int = 20,
@@ -80,8 +124,11 @@ def campaign(
     Call it from a test that is not async: it runs event loops itself.
 
     Args:
-        make_operator: Makes the operator for one cluster: `managed(register)`, `with_lightkube(run)`, or your own.
+        make_operator: Makes the operator anew for every process of every life, from a client: a `Manager`, or
+            anything with `run()`. The same as a sweep takes, except for plain reconcilers: give a `Manager` that runs
+            them, which knows what to watch.
         kind: The resource: its class, or the manifest of its CRD.
+        client_type: `lightkube.AsyncClient`, for an operator that takes lightkube's own client.
         settle: For how long, on virtual time, nothing must be written for the operator to be at rest. Longer than its
             longest timer.
         patience: How long it may take to come to rest.
@@ -89,6 +136,7 @@ def campaign(
         install: Other custom resources that must be there.
         prepare: Makes the objects that must be there before the resource.
         cluster: Runs beside the operator in the place of a cluster's controllers: `DeploymentActor(client).run`.
+        outside: What the operator keeps outside of the cluster, such as a database; compared like objects.
         laws: What is checked.
         ignore: Patterns of what does not count in states: `ConfigMap`, `Deployment.metadata.annotations.*`,
             `status.attempts`.
@@ -103,9 +151,14 @@ def campaign(
     """
     __tracebackhide__ = True
     definition = definition_of(kind)
+    if client_type is None:
+        process = process_with_our_client(cast("Callable[[ApiClient], Runnable]", make_operator))
+    else:
+        process = process_with_lightkube(cast("Callable[[AsyncClient], Runnable]", make_operator), "default")
     terms = Terms(
         definition=definition,
-        make=make_operator,
+        process=process,
+        outside=outside,
         install=tuple(install),
         prepare=prepare,
         cluster=cluster,

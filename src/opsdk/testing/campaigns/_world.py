@@ -19,12 +19,13 @@ from opsdk.client.transport import HttpRequest, HttpResponse
 from opsdk.protocols import KubeObject
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.campaigns._brake import Brake
+from opsdk.testing.campaigns._operators import RunProcess
 from opsdk.testing.campaigns._plan import Plan
 from opsdk.testing.campaigns._schema import Definition
 from opsdk.testing.campaigns._state import State, read_state
 from opsdk.testing.campaigns.errors import Law
-from opsdk.testing.campaigns.operators import MakeOperator
 from opsdk.testing.simulator import Action, ActionLog, RecordingTransport, Target
+from opsdk.testing.sweeps import Outside
 from opsdk.testing.virtual_time import VirtualClock
 from opsdk.types import Json, JsonObject
 
@@ -46,7 +47,8 @@ class Terms:
     """How a campaign runs an operator; see `campaign`."""
 
     definition: Definition
-    make: MakeOperator
+    process: RunProcess
+    outside: Outside | None
     install: tuple[type[KubeObject], ...]
     prepare: Callable[[ApiClient], Awaitable[None]] | None
     cluster: Callable[[ApiClient], Awaitable[None]] | None
@@ -118,7 +120,6 @@ async def _world(terms: Terms) -> AsyncGenerator[_World]:
             yield world
         finally:
             await world.stop()
-            world.close()
             tasks.cancel_scope.cancel()
 
 
@@ -130,7 +131,6 @@ class _World:
         self._tasks = tasks
         self._log = ActionLog()
         self._brake = Brake(RecordingTransport(server.transport(), self._log), limit=_MOST_WRITES)
-        self._operator = terms.make(self._brake)
         self._scope = anyio.CancelScope()
         self._ended = anyio.Event()
         self._ended.set()
@@ -139,6 +139,8 @@ class _World:
     async def open(self) -> None:
         """Everything that is there before the resource."""
         definition = self._terms.definition
+        if self._terms.outside is not None:
+            await self._terms.outside.reset()
         _expect(self._send("POST", _CRDS, definition.manifest), "the CustomResourceDefinition")
         if self._terms.install:
             await self._server.install(*self._terms.install)
@@ -148,21 +150,17 @@ class _World:
         if self._terms.cluster is not None:
             self._tasks.start_soon(self._beside, self._terms.cluster, client)
 
-    def close(self) -> None:
-        """Let the operator's own things go."""
-        self._operator.close()
-
     async def lead(self, plan: Plan) -> Outcome:
         """See `live`."""
         await self._start()
         await self._rest(Law.REST)  # what it does by itself, before there is any resource
-        before = self._state()
+        before = await self._state()
         spec = await self._steps(plan)
         if plan.deleted_at_work:
             rest = None
         else:
             await self._rest(Law.REST)
-            rest = self._state()
+            rest = await self._state()
             if Law.REST in self._terms.laws:
                 await self._restart()
             if Law.REFUSAL in self._terms.laws and plan.invalid:
@@ -197,7 +195,7 @@ class _World:
         return spec
 
     async def _refusals(self, plan: Plan) -> None:
-        count, before = len(self._writes()), self._state()
+        count, before = len(self._writes()), await self._state()
         for one in plan.invalid:
             answers = (self._change(one.spec), self._send("POST", self._collection, self._object("invalid", one.spec)))
             if any(answer.status < 400 for answer in answers):
@@ -205,14 +203,14 @@ class _World:
                 raise BrokenLawError(Law.REFUSAL, what)
         await anyio.sleep(self._terms.settle.total_seconds())
         self._check_alive()
-        if len(self._writes()) != count or before.difference(self._state(), ()):
+        if len(self._writes()) != count or before.difference(await self._state(), ()):
             what = f"it acts on a spec that was refused ({plan.invalid[-1].why})"
             raise BrokenLawError(Law.REFUSAL, what, _last(self._writes()[count:]))
 
     async def _deletion(self, before: State) -> None:
         self._send("DELETE", f"{self._collection}/{_NAME}")
         await self._rest(Law.DELETION)
-        left = self._state().beyond(before)
+        left = (await self._state()).beyond(before)
         if left:
             what = "after the resource was deleted, something is left behind"
             raise BrokenLawError(Law.DELETION, what, left)
@@ -227,7 +225,7 @@ class _World:
     async def _process(self, scope: anyio.CancelScope, ended: anyio.Event) -> None:
         try:
             with scope:
-                await self._operator.run()
+                await self._terms.process(self._brake)
                 self._failure = "the operator ended by itself"
         except Exception as error:  # noqa: BLE001 - whatever it is, it ended the operator
             self._failure = f"the operator ended with {_cause(error)!r}"
@@ -298,11 +296,12 @@ class _World:
         headers = {"content-type": content_type, "accept": _JSON, "user-agent": "campaign"}
         return self._server.handle(HttpRequest(method=method, path=path, headers=headers, body=raw))
 
-    def _state(self) -> State:
+    async def _state(self) -> State:
         definition = self._terms.definition
         group, version, plural = definition.resource
         own = Target(group=group, version=version, plural=plural, namespace=None, name=None, subresource=None)
-        return read_state(self._server, {own.resource: own, **self._log.touched}.values(), self._operator.outside())
+        outside = None if self._terms.outside is None else await self._terms.outside.state()
+        return read_state(self._server, {own.resource: own, **self._log.touched}.values(), outside)
 
 
 def _last(writes: Sequence[Action]) -> list[str]:
