@@ -14,6 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import anyio
 import anyio.abc
 from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import ConfigMap
 
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, WriteGate
@@ -28,7 +29,8 @@ __all__ = ["Action", "Candidate", "Contender", "Event", "Member", "World"]
 
 LEASE, DEADLINE, RETRY = timedelta(seconds=15), timedelta(seconds=10), timedelta(seconds=2)
 
-Action: TypeAlias = Literal["pause", "cut", "errors", "lose_answers", "slow", "heal", "end", "die", "start"]
+Disturbance: TypeAlias = Literal["pause", "cut", "errors", "lose_answers", "slow", "heal"]
+Action: TypeAlias = Literal[Disturbance, "end", "die", "start", "delete_lease", "delete_view"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,26 @@ class World:
         """Let something happen to a replica."""
         link, scope = self.links[number], self.scopes[number]
         match action:
+            case "pause" | "cut" | "errors" | "lose_answers" | "slow" | "heal":
+                self._disturb(link, action)
+            case "end":
+                if scope is not None:
+                    scope.cancel()
+            case "die":
+                link.cut = True
+                link.resume()
+                if scope is not None:
+                    scope.cancel()
+            case "start":
+                self.start(tasks, number)
+            case "delete_lease":
+                tasks.start_soon(self._delete_leases, _holder, f"replica-{number}")
+            case "delete_view":
+                tasks.start_soon(self._delete_leases, _name, "op.shards")
+
+    @staticmethod
+    def _disturb(link: Link, disturbance: Disturbance) -> None:
+        match disturbance:
             case "pause":
                 link.pause()
             case "cut":
@@ -117,16 +139,13 @@ class World:
                 link.delays = (0.0, 0.5, 2.0, 4.9)
             case "heal":
                 link.heal()
-            case "end":
-                if scope is not None:
-                    scope.cancel()
-            case "die":
-                link.cut = True
-                link.resume()
-                if scope is not None:
-                    scope.cancel()
-            case "start":
-                self.start(tasks, number)
+
+    async def _delete_leases(self, text_of: Callable[[Lease], str], text: str) -> None:
+        """What a person does who knows no better."""
+        client = self.server.client()
+        for lease in await client.list(Lease, namespace="default"):
+            if text_of(lease) == text:
+                await client.delete(Lease, _name(lease), namespace="default")
 
     async def play(self, events: Sequence[Event], *, settle_seconds: float = 90.0) -> None:
         """Start all replicas, let the events happen, heal everything, and wait until each object has a holder."""
@@ -167,6 +186,14 @@ class World:
             for obj in self.objects:
                 if len(holders := self.holders(obj)) > 1:
                     self.violations.append(f"{holders} may write {obj} at {anyio.current_time():.2f}")
+
+
+def _holder(lease: Lease) -> str:
+    return (lease.spec.holderIdentity if lease.spec else None) or ""
+
+
+def _name(lease: Lease) -> str:
+    return (lease.metadata.name if lease.metadata else None) or ""
 
 
 class _Judged:

@@ -278,7 +278,7 @@ class ShardMembership:
 
     async def _pause(self) -> None:
         seconds = self._retry_period.total_seconds()
-        if not self.settled or self._hesitation:
+        if not self.settled or self._hesitation or self._shares.leaving():
             seconds /= _SOONER
         self._wake = anyio.Event()
         with anyio.move_on_after(seconds):
