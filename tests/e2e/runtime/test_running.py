@@ -8,9 +8,11 @@ import os
 import signal
 import threading
 import tracemalloc
+import uuid
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -31,7 +33,7 @@ from lightkube.models.flowcontrol_v1 import Subject as FlowSubject
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.models.rbac_v1 import RoleRef, Subject
 from lightkube.resources.coordination_v1 import Lease
-from lightkube.resources.core_v1 import ConfigMap, Secret
+from lightkube.resources.core_v1 import ConfigMap, Event, Secret
 from lightkube.resources.flowcontrol_apiserver_v1 import FlowSchema, PriorityLevelConfiguration
 from lightkube.resources.rbac_authorization_v1 import ClusterRoleBinding
 
@@ -47,6 +49,7 @@ from e2e.runtime.harness import (
     starting,
     trusting,
 )
+from etcd_gateway import Etcd
 from opsdk import (
     CustomResource,
     MachineStatus,
@@ -61,10 +64,12 @@ from opsdk import (
     setup,
 )
 from opsdk.client import ApiClient
-from opsdk.errors import LeadershipLostError, TooManyRequestsError
+from opsdk.controller import generation_changed
+from opsdk.errors import DecodeError, LeadershipLostError, TooManyRequestsError
 from opsdk.models import codec_of, owner_reference_to, view_of
 from opsdk.testing.controlplane import ControlPlane
 from opsdk.types import MergePatch
+from opsdk.workqueue import ExponentialBackoff
 from tcp_proxy import http_proxy, tcp_proxy
 
 pytestmark = [pytest.mark.anyio, pytest.mark.controlplane]
@@ -104,6 +109,125 @@ async def data_of(client: ApiClient, name: str, namespace: str) -> dict[str, str
 
 def data_in(found: ConfigMap) -> dict[str, str]:
     return dict(cast("dict[str, str] | None", found.data) or {})  # pyright: ignore[reportUnknownMemberType] - a bare dict
+
+
+async def test_w10_an_object_that_does_not_fit_is_told_once_others_are_served_and_a_mended_status_wakes_it(
+    plane: ControlPlane,
+) -> None:
+    """kube-apiserver would refuse it, so it gets into etcd past it, as objects do whose schema became stricter."""
+    async with client_of(plane) as client:
+        namespace = await new_namespace(client)
+        manager = Manager(manager_options(namespace), client=client)
+        failures = 0
+        served: list[str] = []
+
+        async def serve(request: Request) -> Result:
+            nonlocal failures
+            try:
+                lamp = await manager.client.find(Lamp, request.name, namespace=request.namespace)
+            except DecodeError:
+                failures += 1
+                raise
+            if lamp is not None:
+                served.append(request.name)
+            return Result()
+
+        manager.controller(Lamp).predicates(generation_changed()).complete(serve)
+        metadata = {"name": "bad", "namespace": namespace, "uid": str(uuid.uuid4()), "generation": 1}
+        bad = {"apiVersion": f"{GROUP}/v1", "kind": "Lamp", "metadata": metadata, "spec": {"lit": True}}
+        bad["status"] = {"observedGeneration": "one"}
+        etcd = Etcd(plane.folder)
+        await anyio.to_thread.run_sync(etcd.put, {f"/registry/{GROUP}/lamps/{namespace}/bad": bad})
+        async with starting(manager):
+            await client.create(Lamp(metadata=ObjectMeta(name="good", namespace=namespace), spec=LampSpec()))
+            await eventually(lambda: "good" in served and failures == 1, "one served, one not")
+            await until_told(client, namespace)
+            await anyio.sleep(1)
+            assert failures == 1
+            mended = MergePatch({"status": {"observedGeneration": 1}})
+            await client.status.patch(Lamp, "bad", mended, namespace=namespace)
+            await eventually(lambda: "bad" in served, "the mended one")
+        found = await client.list(Event, namespace=namespace)
+        assert [(event.reason, event.count) for event in found] == [("MalformedResource", 1)]
+
+
+async def until_told(client: ApiClient, namespace: str) -> None:
+    with anyio.fail_after(30):
+        while not await client.list(Event, namespace=namespace):  # noqa: ASYNC110 - the server's to know
+            await anyio.sleep(0.1)
+
+
+async def test_q03_failures_back_off_and_are_a_handful_of_events_with_a_rising_count(plane: ControlPlane) -> None:
+    async with client_of(plane) as client:
+        namespace = await new_namespace(client)
+        manager = Manager(manager_options(namespace), client=client)
+        times: list[float] = []
+
+        async def fail(request: Request) -> Result:
+            times.append(anyio.current_time())
+            found = await manager.client.get(ConfigMap, request.name, namespace=request.namespace)
+            await manager.recorder.record(found, "Warning", "Failed", "it always does")
+            raise RuntimeError("it always does")
+
+        backoff = ExponentialBackoff[Request](base=timedelta(milliseconds=10), jitter=0)
+        manager.controller(ConfigMap).options(rate_limit=backoff).complete(fail)
+        async with starting(manager):
+            await client.create(config("a", namespace))
+            await eventually(lambda: len(times) == 9, "nine failures")
+        waits = [after - before for before, after in pairwise(times)]
+        assert all(wait >= 0.01 * 2**number for number, wait in enumerate(waits))
+        (event,) = await client.list(Event, namespace=namespace)
+        assert (event.reason, event.type) == ("Failed", "Warning")
+        assert event.count is not None
+        assert event.count > 1
+
+
+async def test_q05_a_replica_that_does_not_lead_is_stopped_without_having_worked(plane: ControlPlane) -> None:
+    async with client_of(plane) as client:
+        namespace = await new_namespace(client)
+        await client.create(config("a", namespace))
+        worked: list[str] = []
+
+        def replica(name: str) -> Manager:
+            manager = Manager(manager_options(namespace, "q05"), client=client)
+
+            async def work(request: Request) -> Result:
+                worked.append(name)
+                return Result()
+
+            manager.controller(ConfigMap).complete(work)
+            return manager
+
+        first, second = replica("first"), replica("second")
+        async with starting(first):
+            await eventually(lambda: bool(worked), "the first leads")
+            async with starting(second):
+                await eventually(lambda: second.informers.synced, "the second is warm")
+                first.stop()
+                second.stop()
+        assert set(worked) == {"first"}
+
+
+async def test_q12_an_operator_that_wakes_itself_for_ever_is_told_which_field_it_is(
+    plane: ControlPlane, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with client_of(plane) as client:
+        namespace = await new_namespace(client)
+        manager = Manager(manager_options(namespace), client=client)
+        passes = 0
+
+        async def touch(request: Request) -> Result:
+            nonlocal passes
+            passes += 1
+            patch = MergePatch({"data": {"lookedAt": str(passes)}})
+            await manager.client.patch(ConfigMap, request.name, patch, namespace=request.namespace)
+            return Result()
+
+        manager.controller(ConfigMap).complete(touch)
+        async with starting(manager):
+            await client.create(config("a", namespace))
+            await eventually(lambda: "data.lookedAt" in caplog.text, "the warning")
+        assert passes < 100
 
 
 async def test_q02_a_hook_that_deletes_its_own_object_is_done_without_a_retry_or_a_warning(
