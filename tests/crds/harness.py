@@ -10,19 +10,13 @@ from dataclasses import dataclass
 from types import new_class
 from typing import Any, TypeAlias, final
 
-import pytest
-
 from opsdk.client import ApiClient, HttpRequest, install_crds
 from opsdk.client._apply_body import apply_body
 from opsdk.errors import NotFoundError
 from opsdk.models import CustomResource, Model, crd_manifest, resource_of
 from opsdk.protocols import KubeObject
 
-__all__ = ["CRDS", "GROUP", "Body", "Server", "kind_of", "new_kind_name", "only_real"]
-
-only_real = pytest.mark.parametrize("server_name", [pytest.param("real", marks=pytest.mark.controlplane)])
-"""What the in-memory server does not do: evaluate CEL, refuse names that are taken."""
-
+__all__ = ["CRDS", "GROUP", "Body", "Server", "kind_of", "new_kind_name"]
 
 GROUP = "crds.example.com"
 Body: TypeAlias = dict[str, Any]
@@ -51,7 +45,7 @@ class Server:
 
     Args:
         client: Speaks to it.
-        real: Whether it is a kube-apiserver; only that evaluates CEL.
+        real: Whether it is a kube-apiserver.
     """
 
     client: ApiClient

@@ -9,7 +9,7 @@ from lightkube.models.core_v1 import PodTemplateSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from pydantic import Field
 
-from crds.harness import GROUP, Body, Server, kind_of, new_kind_name, only_real
+from crds.harness import GROUP, Body, Server, kind_of, new_kind_name
 from opsdk.errors import BadRequestError, InvalidError, NotFoundError
 from opsdk.models import (
     Cel,
@@ -45,7 +45,6 @@ class Ruled(Model, rules=[Cel("self.low <= self.high", message="low must not be 
     first: Annotated[int, Cel("!oldSelf.hasValue() ? self == 0 : true", optional_old_self=True)] = 0
 
 
-@only_real
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
@@ -70,7 +69,6 @@ async def test_rules_are_the_servers_with_their_messages_reasons_and_places(
     await server.forget(kind)
 
 
-@only_real
 async def test_transition_rules_ask_nothing_of_a_new_object(server: Server) -> None:
     kind = kind_of(Ruled)
     await server.install(kind)
@@ -81,7 +79,6 @@ async def test_transition_rules_ask_nothing_of_a_new_object(server: Server) -> N
     await server.forget(kind)
 
 
-@only_real
 async def test_rules_of_the_whole_object_may_read_its_name(server: Server) -> None:
     kind = kind_of(Ruled, rules=[Cel("self.metadata.name != 'tried'", message="that name is taken")])
     await server.install(kind)
@@ -109,7 +106,6 @@ class Fixed(Model):
     parts: Annotated[list[Inner], ListMap("name"), Field(max_length=10)] = []  # noqa: RUF012 - pydantic copies it
 
 
-@only_real
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, create_model
 
-from crds.harness import CRDS, GROUP, Server, kind_of, new_kind_name, only_real
+from crds.harness import CRDS, GROUP, Server, kind_of, new_kind_name
 from opsdk.client import ApiClient, install_crds
 from opsdk.errors import (
     ConflictError,
@@ -333,7 +333,6 @@ async def test_a_crd_that_is_being_deleted_is_not_written(server: Server) -> Non
     assert installed.created
 
 
-@only_real
 async def test_a_kind_whose_names_are_taken_is_told_so(server: Server) -> None:
     first = kind_of(Spec)
     await install_crds(server.client, first)
@@ -341,3 +340,14 @@ async def test_a_kind_whose_names_are_taken_is_told_so(server: Server) -> None:
     with pytest.raises(CrdNotEstablishedError, match="names are not accepted"):
         await install_crds(server.client, second, timeout=timedelta(seconds=20))
     await server.forget(first, second)
+
+
+async def test_names_that_become_free_go_to_the_kind_that_waits_for_them(server: Server) -> None:
+    first = kind_of(Spec)
+    await install_crds(server.client, first)
+    second = kind_of(Spec, kind=resource_of(first).kind, plural=f"{resource_of(first).plural}x")
+    with pytest.raises(CrdNotEstablishedError, match="is already in use"):
+        await install_crds(server.client, second, timeout=timedelta(seconds=1))
+    await server.forget(first)
+    await install_crds(server.client, second, timeout=timedelta(seconds=60))
+    await server.forget(second)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, final
 
 from opsdk.testing.apiserver._cluster import Cluster
+from opsdk.testing.apiserver._crd_names import AcceptedNames, accepted_names
 from opsdk.testing.apiserver._deletion import CRD_CLEANUP, DeleteOptions, delete_object
 from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, as_text
-from opsdk.testing.apiserver._kinds import KindInfo, PrintColumn, ScalePaths, find_builtin
+from opsdk.testing.apiserver._kinds import KindInfo, PrintColumn, ScalePaths, find_builtin, version_rank
 from opsdk.testing.apiserver._selectors import field_reader
 from opsdk.testing.apiserver._store import Change
 
@@ -53,16 +54,26 @@ def kinds_of(crd: Document) -> list[KindInfo]:
                 print_columns=_columns(version),
                 scale=_scale(as_object(subresources.get("scale"))) if "scale" in subresources else None,
                 served_uid=uid,
-                deprecation=_deprecation(group, as_text(names.get("kind")), version),
+                deprecation=_deprecation(group, as_text(names.get("kind")), version, versions),
             )
         )
     return found
 
 
-def _deprecation(group: str, kind: str, version: Document) -> str:
+def _deprecation(group: str, kind: str, version: Document, versions: Sequence[Document]) -> str:
+    """The warning that a version's users get: the CRD's own, else one that names the version to use instead."""
     if version.get("deprecated") is not True:
         return ""
-    return as_text(version.get("deprecationWarning")) or f"{group}/{as_text(version.get('name'))} {kind} is deprecated"
+    if said := as_text(version.get("deprecationWarning")):
+        return said
+    text = f"{group}/{as_text(version.get('name'))} {kind} is deprecated"
+    good = [
+        as_text(each.get("name"))
+        for each in versions
+        if each.get("served") is True and each.get("deprecated") is not True
+    ]
+    newer = [name for name in good if version_rank(name) > version_rank(as_text(version.get("name")))]
+    return f"{text}; use {group}/{max(newer, key=version_rank)} {kind}" if newer else text
 
 
 def _schema_of(version: Document) -> Document:
@@ -113,12 +124,16 @@ def _path(text: str) -> tuple[str, ...]:
     return tuple(part for part in text.split(".") if part)
 
 
-def _transition(status: Document, condition_type: str) -> Value:
+def _transition(status: Document, condition_type: str, truth: str) -> Value:
     for value in as_list(status.get("conditions")):
         condition = as_object(value)
-        if condition.get("type") == condition_type and condition.get("status") == "True":
+        if condition.get("type") == condition_type and condition.get("status") == truth:
             return condition.get("lastTransitionTime")
     return None
+
+
+def _established(crd: Document) -> bool:
+    return _transition(as_object(crd.get("status")), "Established", "True") is not None
 
 
 @final
@@ -155,6 +170,11 @@ class CrdController:
         kinds = kinds_of(document)
         if not kinds:
             return
+        given = self._names_for(document)
+        if given.reason and not _established(document):
+            if self._accept(document, given):
+                self._cluster.put(CRD, document)
+            return
         served = {
             as_text(as_object(entry).get("name"))
             for entry in as_list(as_object(document.get("spec")).get("versions"))
@@ -174,8 +194,20 @@ class CrdController:
                     self._read_with(info)
                 if info.version in served:
                     self._cluster.registry.add(info)
-        if self._accept(document):
+        if self._accept(document, given):
             self._cluster.put(CRD, document)
+
+    def _names_for(self, document: Document) -> AcceptedNames:
+        """The names that a CRD gets beside the others of its group."""
+        spec = as_object(document["spec"])
+        own = as_text(as_object(document["metadata"]).get("name"))
+        others = [
+            as_object(as_object(each.document().get("status")).get("acceptedNames"))
+            for each in self._cluster.store.listed(CRD.storage)
+            if each.name != own and each.name.partition(".")[2] == spec.get("group")
+        ]
+        had = as_object(as_object(document.get("status")).get("acceptedNames"))
+        return accepted_names(as_object(spec.get("names")), had, others)
 
     def _read_with(self, info: KindInfo) -> None:
         """Objects that are stored already are read in the version and by the schema as they are now.
@@ -195,8 +227,8 @@ class CrdController:
 
         self._cluster.store.reread(info.storage, read)
 
-    def _accept(self, document: Document) -> bool:
-        """Fill in the status of a CRD whose names are accepted; whether anything changed."""
+    def _accept(self, document: Document, given: AcceptedNames) -> bool:
+        """Fill in the status of a CRD that has got its names, or not; whether anything changed."""
         spec = as_object(document["spec"])
         before = document.get("status")
         old = as_object(before)
@@ -213,22 +245,25 @@ class CrdController:
             versions.append(storage)
         now = self._cluster.now_text()
         conditions: list[Value] = []
-        for condition_type, reason, message in (
-            ("NamesAccepted", "NoConflicts", "no conflicts found"),
-            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
-        ):
+        named = ("True", "NoConflicts", "no conflicts found")
+        established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+        if given.reason:
+            named = ("False", given.reason, given.message)
+            if not _established(document):
+                established = ("False", "NotAccepted", "not all names are accepted")
+        for condition_type, (truth, reason, message) in (("NamesAccepted", named), ("Established", established)):
             conditions.append(
                 {
                     "type": condition_type,
-                    "status": "True",
-                    "lastTransitionTime": _transition(old, condition_type) or now,
+                    "status": truth,
+                    "lastTransitionTime": _transition(old, condition_type, truth) or now,
                     "reason": reason,
                     "message": message,
                 }
             )
         document["status"] = {
             **old,
-            "acceptedNames": spec.get("names"),
+            "acceptedNames": given.names,
             "conditions": conditions,
             "storedVersions": versions,
         }
@@ -260,6 +295,7 @@ class CrdController:
         self._cluster.update(CRD, found, document)
 
     def _forget(self, storage: str) -> None:
+        """Stop serving what a CRD defined; the names that it leaves go to those that wait for them."""
         self._served.pop(storage, None)
         for info in self._kinds.pop(storage, ()):
             self._cluster.registry.remove(info)
@@ -267,3 +303,6 @@ class CrdController:
         self._selectable.pop(storage, None)
         for listener in tuple(self._cluster.store.bucket(storage).listeners):
             listener()  # watches notice that the kind is gone
+        for other in self._cluster.store.listed(CRD.storage):
+            if other.name.partition(".")[2] == storage.partition(".")[2]:
+                self._serve(other.name)
