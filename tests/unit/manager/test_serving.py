@@ -27,7 +27,7 @@ from lightkube.resources.core_v1 import ConfigMap
 from loopback import config as config_of
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, LeanTransport, Transport
 from opsdk.errors import ConfigurationError, ForbiddenError, OpsdkError
-from opsdk.manager import Manager, ManagerOptions
+from opsdk.manager import Manager, ManagerOptions, Sharding
 from opsdk.models import CustomResource, Model, codec_of
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch, Request, Result
@@ -184,6 +184,81 @@ async def test_probes_and_metrics_are_served_while_it_runs_and_no_thread_stays()
             manager.stop()
         assert manager.probes_url is None
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("opsdk")]
+
+
+async def test_a_standby_is_ready_its_caches_are_kept_up_to_date_and_metrics_tell_who_leads() -> None:
+    elected = replace(SERVING, leader_election=True, leader_election_id="op", leader_election_namespace="default")
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        client = server.client()
+        managers = [Manager(elected, client=client) for _ in range(2)]
+        reconciled: list[int] = []
+        for number, manager in enumerate(managers):
+
+            async def reconcile(_: Request, number: int = number) -> Result:
+                reconciled.append(number)
+                return Result()
+
+            manager.controller(ConfigMap).complete(reconcile)
+        leader, standby = managers
+        tasks.start_soon(leader.start)
+        await until_ready(leader)
+        await until(lambda: leader.is_leader)
+        tasks.start_soon(standby.start)
+        await until_ready(standby)
+        await client.create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default"), data={"k": "v"}))
+        informer = standby.informers.informer(ConfigMap)
+        await until(lambda: Request("c", "default") in informer.store)
+        await until(lambda: bool(reconciled))
+        assert set(reconciled) == {0}
+        shown = [(await ask(manager.metrics_url, "/metrics"))[1] for manager in managers]
+        assert 'leader_election_master_status{name="op"} 1.0' in shown[0]
+        assert 'leader_election_master_status{name="op"} 0.0' in shown[1]
+        assert (await ask(standby.probes_url, "/readyz"))[0] == 200
+        leader.stop()
+        await until(lambda: standby.is_leader)
+        await until(lambda: set(reconciled) == {0, 1})
+        standby.stop()
+
+
+async def test_members_that_divide_the_objects_are_ready_and_a_blocked_loop_silences_no_scrape() -> None:
+    sharded = replace(
+        SERVING,
+        sharding=Sharding(),
+        leader_election_id="op",
+        leader_election_namespace="default",
+        lease_duration=timedelta(seconds=3),
+        renew_deadline=timedelta(seconds=2),
+        retry_period=timedelta(seconds=0.2),
+    )
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        for number in range(10):
+            await server.client().create(ConfigMap(metadata=ObjectMeta(name=f"c{number}", namespace="default")))
+        managers = [Manager(sharded, client=server.client()) for _ in range(2)]
+
+        async def reconcile(_: Request) -> Result:
+            return Result()
+
+        for manager in managers:
+            manager.controller(ConfigMap).complete(reconcile)
+            tasks.start_soon(manager.start)
+        for manager in managers:
+            await until_ready(manager)
+        members = [shards for manager in managers if (shards := manager.shards) is not None]
+        await until(lambda: all(shards.settled and shards.members == 2 for shards in members))
+        urls = [manager.metrics_url for manager in managers]
+        texts: list[str] = []
+
+        def scrape() -> None:
+            texts.extend(ask_now(url, "/metrics")[1] for url in urls)
+
+        thread = threading.Thread(target=scrape)
+        thread.start()
+        thread.join()  # blocks the loop, and the threads answer all the same
+        found = [re.findall(r'opsdk_shard_objects\{controller="configmap"\} (\d+)', text) for text in texts]
+        assert sum(int(count) for counts in found for count in counts) == 10
+        assert all("opsdk_shard_members 2.0" in text for text in texts)
+        for manager in managers:
+            manager.stop()
 
 
 async def test_w15_liveness_shows_a_blocked_loop_and_no_event_is_lost() -> None:

@@ -17,6 +17,7 @@ from lightkube.resources.core_v1 import ConfigMap, Secret
 from opsdk.client import ApiClient
 from opsdk.errors import ConfigurationError, LeadershipLostError, ManagerError
 from opsdk.manager import Manager, ManagerOptions, Sharding
+from opsdk.models import CustomResource, Model
 from opsdk.protocols import MetadataView
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch, Request, Result
@@ -33,6 +34,10 @@ SHARDED = ManagerOptions(
     serve_probes=False,
 )
 OBJECTS = 24
+
+
+class Absent(CustomResource[Model, Model], group="demo.example.com", version="v1"):
+    """A kind that the server does not know."""
 
 
 class Replica:
@@ -228,16 +233,16 @@ async def test_while_objects_move_none_is_worked_on_by_two() -> None:
             while True:
                 both = sum((replica.working for replica in everybody), Counter[str]())
                 worst = max(worst, *both.values(), 0)
-                await anyio.sleep(0.05)
+                await anyio.sleep(0.1)
 
         async def churn() -> None:
             while True:
-                await touch(server)
-                await anyio.sleep(1)
+                await touch(server, 8)
+                await anyio.sleep(2)
 
         tasks.start_soon(watch)
         tasks.start_soon(churn)
-        for number in range(3):
+        for number in range(2):
             await anyio.sleep(5)
             newcomer = Replica(server, f"new-{number}", replicas[0].diary)
             newcomer.job_seconds = 3
@@ -359,3 +364,114 @@ def test_sharding_needs_a_name_that_fits(name: str) -> None:
 def test_options_of_sharding_are_checked() -> None:
     with pytest.raises(ConfigurationError, match="hand_over_grace"):
         Sharding(hand_over_grace=timedelta(seconds=-1))
+
+
+async def test_a_write_is_judged_by_the_manager_whose_client_makes_it() -> None:
+    """Several managers in one process: the right to one's objects is no right to write with another one's client."""
+    async with group(1) as (server, replicas), anyio.create_task_group() as tasks:
+        other = Manager(replace(SHARDED, leader_election_id="other"), client=server.client())
+        alone = Manager(replace(SHARDED, sharding=None), client=server.client())
+        refused: list[str] = []
+
+        async def reconcile(request: Request) -> Result:
+            metadata = ObjectMeta(name=f"made-for-{request.name}", namespace="default")
+            try:
+                await other.client.create(Secret(metadata=metadata))
+            except LeadershipLostError as error:
+                refused.append(str(error))
+            await alone.client.create(Secret(metadata=metadata))
+            await manager.client.delete(Secret, metadata.name or "", namespace="default")
+            return Result()
+
+        manager = Manager(replace(SHARDED, leader_election_id="third"), client=server.client())
+        manager.controller(ConfigMap).complete(reconcile)
+        tasks.start_soon(manager.start)
+        await anyio.sleep(10)
+        assert len(refused) == OBJECTS
+        assert all("other.shards" in text for text in refused)
+        assert await server.client().list(Secret, namespace="default") == []
+        assert replicas[0].share == OBJECTS, "another group has its own shares"
+        manager.stop()
+
+
+async def test_a_task_that_outlives_its_reconcile_cannot_write_any_more() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        await server.client().create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+        manager = Manager(SHARDED, client=server.client())
+        refused: list[str] = []
+        ends = anyio.Event()
+
+        async def later() -> None:
+            await ends.wait()
+            try:
+                await manager.client.create(Secret(metadata=ObjectMeta(name="late", namespace="default")))
+            except LeadershipLostError as error:
+                refused.append(str(error))
+
+        async def reconcile(_: Request) -> Result:
+            tasks.start_soon(later)
+            return Result()
+
+        manager.controller(ConfigMap).complete(reconcile)
+        tasks.start_soon(manager.start)
+        await anyio.sleep(10)
+        ends.set()
+        await anyio.sleep(1)
+        assert len(refused) == 1
+        await manager.client.create(Secret(metadata=ObjectMeta(name="other", namespace="default")))
+        manager.stop()
+
+
+async def test_a_replica_that_stops_finishes_what_it_is_at_before_others_begin() -> None:
+    async with group(2) as (server, replicas):
+        for replica in replicas:
+            replica.job_seconds = 6
+        await touch(server)
+        await anyio.sleep(1)
+        stopping, other = replicas
+        mine = {name for name, count in stopping.working.items() if count}
+        assert mine
+        stopping.diary.clear()
+        stopping.stamps = True
+        stopping.manager.stop()
+        await until(lambda: any(other.working[name] for name in mine), within=30)
+        assert not any(stopping.working.values())
+        assert stopping.refused == []
+        for name in mine:
+            found = await server.client().get(ConfigMap, name, namespace="default")
+            assert annotations_of(found.metadata)["by"] == stopping.name
+
+
+async def test_a_kind_that_cannot_be_read_keeps_no_replica_from_its_share_of_others() -> None:
+    async with ApiServer() as server, anyio.create_task_group() as tasks:
+        await server.client().create(ConfigMap(metadata=ObjectMeta(name="c", namespace="default")))
+        replica = Replica(server, "one", [])
+        replica.manager.controller(Absent).complete(replica.reconcile)
+        tasks.start_soon(replica.manager.start)
+        await until(all_ready(replica), within=30)
+        await anyio.sleep(1)
+        assert [name for _, name in replica.diary] == ["c"]
+        replica.manager.stop()
+
+
+async def test_metrics_tell_how_the_objects_are_divided() -> None:
+    async with group(2) as (_, replicas):
+        registry = replicas[0].manager.metrics.registry
+        assert registry.get_sample_value("opsdk_shard_members") == 2
+        assert registry.get_sample_value("opsdk_shard_settled") == 1
+        assert registry.get_sample_value("opsdk_shard_losses_total") == 0
+        shards = replicas[0].manager.shards
+        assert shards is not None
+        assert registry.get_sample_value("opsdk_shard_view") == shards.epoch > 0
+        replicas[0].link.cut = True
+        await anyio.sleep(20)
+        assert registry.get_sample_value("opsdk_shard_members") == 0
+        assert registry.get_sample_value("opsdk_shard_losses_total") == 1
+        assert replicas[0].share == 0
+        replicas[0].link.heal()
+
+
+async def test_without_sharding_nothing_is_shown_of_it() -> None:
+    async with ApiServer() as server:
+        manager = Manager(replace(SHARDED, sharding=None), client=server.client())
+        assert b"opsdk_shard" not in manager.metrics.exposition()

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opsdk.manager._views import View, winner
 
 MEMBERS = st.sets(st.text("abcdef0123456789", min_size=4, max_size=10), min_size=1, max_size=6)
-UIDS = [f"uid-{number}" for number in range(300)]
+UIDS = [f"uid-{number}" for number in range(100)]
 
 
+@settings(max_examples=40)
 @given(members=MEMBERS, newcomer=st.text("ghij", min_size=4))
 def test_a_member_that_comes_takes_from_each_and_gives_back_when_it_goes(members: set[str], newcomer: str) -> None:
     before = {uid: winner(members, uid) for uid in UIDS}
@@ -20,6 +21,7 @@ def test_a_member_that_comes_takes_from_each_and_gives_back_when_it_goes(members
     assert all(after[uid] in {before[uid], newcomer} for uid in UIDS)
 
 
+@settings(max_examples=40)
 @given(members=MEMBERS)
 def test_the_order_of_members_does_not_matter(members: set[str]) -> None:
     view = View.first(sorted(members))
@@ -36,6 +38,7 @@ def test_without_members_nothing_belongs_to_anybody() -> None:
     assert View.first([]).owner("uid") is None
 
 
+@settings(max_examples=40)
 @given(members=MEMBERS, others=MEMBERS)
 def test_a_view_survives_its_annotation_and_knows_who_is_new(members: set[str], others: set[str]) -> None:
     first = View.first(members)
