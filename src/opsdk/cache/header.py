@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from sys import intern
 from typing import Final, final
 
 import msgspec
@@ -93,7 +94,7 @@ class _Metadata(msgspec.Struct, gc=False, rename="camel"):
     def header(self) -> Header:
         return Header(
             name=self.name,
-            namespace=self.namespace,
+            namespace=self.namespace if self.namespace is None else intern(self.namespace),  # few, in many objects
             uid=self.uid,
             resource_version=self.resource_version,
             generation=self.generation,

@@ -17,7 +17,7 @@ from opsdk.cache.header import order_of
 from opsdk.cache.overlay import Overlay
 from opsdk.cache.reflector import Reflector, ReflectorOptions, Verb
 from opsdk.cache.selectors import Selector, selector_of
-from opsdk.cache.store import Key, MalformedHook, Store, key_of
+from opsdk.cache.store import MalformedHook, Store, key_of
 from opsdk.client import ApiClient, RawEvent
 from opsdk.errors import ApiError, ApiTimeoutError
 from opsdk.models import ResourceInfo, is_metadata_only, resource_of
@@ -105,7 +105,6 @@ class Informer(Generic[T]):
         self._heard_at: float | None = None
         self._error: ApiError | None = None
         self._failing: Verb = "list"
-        self._seen: set[Key] = set()
 
     def __repr__(self) -> str:
         return f"<Informer of {self.describe()}>"
@@ -268,7 +267,7 @@ class Informer(Generic[T]):
             _logger.exception("%s: a handler failed", self.describe())
 
     def _list_started(self) -> None:
-        self._seen = set()
+        self._store.list_started()
         self._overlay.list_started()
 
     def _page(self, items: Sequence[bytes]) -> None:
@@ -284,20 +283,17 @@ class Informer(Generic[T]):
         if cached is None:
             return
         if event.type == "DELETED":  # while the list was on its way
-            self._seen.discard((cached.header.namespace or "", cached.header.name))
             self._overlay.saw_deletion(cached.header.uid)
             self._tell_all(self._store.discard(cached))
         else:
             self._list_shows(cached)
 
     def _list_shows(self, cached: Cached[T]) -> None:
-        self._seen.add((cached.header.namespace or "", cached.header.name))
         self._tell_all(self._store.put(cached, initial=not self._synced, listed=True))
 
     def _list_ended(self, resource_version: str) -> None:
-        seen, self._seen = self._seen, set()
         self._overlay.list_ended(order_of(resource_version))
-        self._tell_all(self._store.discard_others(seen))
+        self._tell_all(self._store.discard_unlisted())
         self._alive("")
         if not self._synced:
             self._synced = True

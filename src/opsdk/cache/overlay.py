@@ -62,7 +62,9 @@ class Overlay(Generic[T]):
     list. It hides objects by uid, so an object made anew under the name is seen. The answer to a request may come after
     its event.
 
-    Not promised: which of several requests about one object wins that this process has under way at the same time.
+    Not promised: which of several requests about one object wins that this process has under way at the same time; nor
+    that, after this process deleted what it had never seen, the watch does not show for a moment an incarnation before
+    that, if it had not seen that either. The answer to a deletion does not say when it was.
 
     Args:
         clock: Tells the time in seconds. A deletion of which no event came, because the object had come and gone

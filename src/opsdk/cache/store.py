@@ -61,9 +61,11 @@ MalformedHook: TypeAlias = Callable[[Malformed], None]
 """Is told about an object that does not fit its model, once per resourceVersion."""
 
 
-class _Slot(msgspec.Struct, frozen=True, gc=False):
+class _Slot(msgspec.Struct, gc=False):
     header: Header
     raw: bytes
+    listed_in: int
+    """Which list showed it last: a set of the keys that were seen would cost as much as a small page for each list."""
 
 
 @final
@@ -120,6 +122,7 @@ class Store(Generic[T]):
         self._metadata_only = is_metadata_only(kind)
         self._hook = malformed
         self._slots: dict[Key, _Slot] = {}
+        self._lists = 0
         self._namespaces: dict[str, set[Key]] = {}
         self._indexes: dict[str, _Index[T]] = {_OWNER: _Index(_by_owner)}
         self._labels = LabelIndex()
@@ -251,6 +254,7 @@ class Store(Generic[T]):
         old = self._at(key)
         if old is not None and old.header.uid == new.header.uid:
             if old.header.resource_version == new.header.resource_version:
+                self._slots[key].listed_in = self._lists
                 return []
             if not listed and new.header.order < old.header.order:
                 return []
@@ -269,9 +273,13 @@ class Store(Generic[T]):
         self._drop(key)
         return [ObjectDeleted(old=last)]
 
-    def discard_others(self, seen: Collection[Key], /) -> list[Change[T]]:
-        """Take out all objects but those seen, and say what that changes."""
-        gone = [key for key in self._slots if key not in seen]
+    def list_started(self) -> None:
+        """A list begins, or begins again."""
+        self._lists += 1
+
+    def discard_unlisted(self) -> list[Change[T]]:
+        """Take out all objects that were not put since the list began, and say what that changes."""
+        gone = [key for key, slot in self._slots.items() if slot.listed_in != self._lists]
         changes: list[Change[T]] = []
         for key in gone:
             old = self._at(key)
@@ -285,10 +293,15 @@ class Store(Generic[T]):
         return None if slot is None else Cached(slot.header, slot.raw, self._codec)
 
     def _set(self, key: Key, new: Cached[T]) -> None:
-        self._forget(key)
-        self._uids[new.header.uid] = key
+        known, old = self._uids.get(new.header.uid), self._slots.get(key)
+        if known is not None and known == key and old is not None:
+            key = known  # one tuple for all places, as long as the object lives
+            self._labels.drop(key, old.header.labels)
+        else:
+            self._forget(key)
+            self._uids[new.header.uid] = key
         self._labels.put(key, new.header.labels)
-        self._slots[key] = _Slot(new.header, new.raw)
+        self._slots[key] = _Slot(new.header, new.raw, self._lists)
         self._namespaces.setdefault(key[0], set()).add(key)
         for index in self._indexes.values():
             index.put(key, self._values(index, new))

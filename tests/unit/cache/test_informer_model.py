@@ -360,7 +360,7 @@ async def play(steps: list[Step], seed: int, *, streams: bool, partial: bool, go
                 await take(step, cluster, weather)
             weather.heal()
             with anyio.move_on_after(2_000):
-                while stored(informer) != cluster.now or not informer.synced:  # noqa: ASYNC110 - nothing tells
+                while stored(informer) != cluster.now or informer.trouble or not informer.synced:  # noqa: ASYNC110 - nothing tells
                     await anyio.sleep(5)
             await anyio.sleep(1)
             assert stored(informer) == cluster.now

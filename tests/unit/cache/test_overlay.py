@@ -99,7 +99,9 @@ class Reader:
         for name, state in objects.items():
             self.tell(self.store.put(self.cached(name, state)))
         self.overlay.list_ended(version)
-        self.tell(self.store.discard_others({("d", name) for name in objects}))
+        for cached in tuple(self.store.select()):
+            if cached.header.name not in objects:
+                self.tell(self.store.discard(cached))
         self.delivered = delivered
 
     def tell(self, changes: Sequence[Change[ConfigMap]]) -> None:
@@ -122,6 +124,10 @@ class Reader:
         self.finish(name)
         found = (self.store.cached(Request(name, "d")), self.overlaid(name))
         before = {cached.header.uid for cached in found if cached is not None}
+        coming = {state[0] for _, about, state in self.server.log[self.delivered :] if about == name}
+        last = self.server.objects.get(name)
+        if last is not None and coming - before - {last[0]}:
+            return  # what is not promised: an incarnation between what was seen and what is deleted
         uid = self.server.delete(name)
         if uid is None:
             return

@@ -231,6 +231,28 @@ def test_what_a_list_shows_is_believed_even_if_it_is_older() -> None:
     assert change.new.header.order == 5
 
 
+def test_what_the_last_list_did_not_show_is_taken_out_at_its_end_and_nothing_else() -> None:
+    store = Store(ConfigMap)
+    for name in "abcd":
+        put(store, document(name, version=1))
+    store.list_started()
+    for name in "ab":  # this one broke
+        cached = store.read(document(name, version=1))
+        assert cached is not None
+        store.put(cached, listed=True)
+    store.list_started()
+    for name, version in (("b", 1), ("c", 2), ("e", 3)):
+        cached = store.read(document(name, version=version))
+        assert cached is not None
+        store.put(cached, listed=True)
+    assert {change.old.header.name for change in store.discard_unlisted() if isinstance(change, ObjectDeleted)} == {
+        "a",
+        "d",
+    }
+    assert {cached.header.name for cached in store.select()} == {"b", "c", "e"}
+    assert store.discard_unlisted() == []
+
+
 def test_w10_what_does_not_fit_is_reported_once_per_version_and_all_else_is_served() -> None:
     reports: list[Malformed] = []
     store = Store(ConfigMap, malformed=reports.append)
