@@ -133,9 +133,12 @@ class Shares:
         turn = _current.get()
         return turn if turn is not None and turn.shares is self else None
 
-    def began(self, turn: ShardTurn) -> None:
-        """Called by the turn."""
+    def began(self, turn: ShardTurn) -> bool:
+        """Called by the turn. Whether the right still stands: it may have been kept for a while."""
+        if turn.member != self._name or not self._is_member() or not self.holds(turn.uid):
+            return False
         self._turns.add(turn)
+        return True
 
     def ended(self, turn: ShardTurn) -> None:
         """Called by the turn."""
@@ -174,8 +177,9 @@ class ShardTurn:
 
     @contextmanager
     def taken(self) -> Generator[None]:
-        """Work. Cancelled when the right ends early."""
-        self.shares.began(self)
+        """Work. Cancelled when the right ends early, or has ended before; then nothing can be written."""
+        if not self.shares.began(self):
+            self._scope.cancel()
         token = _current.set(self)
         try:
             with self._scope:

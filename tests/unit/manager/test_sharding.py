@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import anyio
+import anyio.lowlevel
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta, OwnerReference
 from lightkube.resources.coordination_v1 import Lease
@@ -475,3 +476,27 @@ async def test_without_sharding_nothing_is_shown_of_it() -> None:
     async with ApiServer() as server:
         manager = Manager(replace(SHARDED, sharding=None), client=server.client())
         assert b"opsdk_shard" not in manager.metrics.exposition()
+
+
+async def test_a_turn_that_was_kept_until_its_object_moved_is_worth_nothing() -> None:
+    async with group(1) as (server, replicas), anyio.create_task_group() as tasks:
+        first = replicas[0].manager.shards
+        assert first is not None
+        keys = [f"key-{number}" for number in range(40)]
+        kept = {key: turn for key in keys if (turn := first.turn(key)) is not None}
+        assert len(kept) == 40
+        second = Replica(server, "second", [])
+        tasks.start_soon(second.manager.start)
+        await until(all_ready(*replicas, second), within=15)
+        used: list[str] = []
+        for key, turn in kept.items():
+            with turn.taken():
+                try:
+                    first.gate()
+                except LeadershipLostError:
+                    await anyio.lowlevel.checkpoint()
+                    pytest.fail("it is cancelled")
+                used.append(key)
+        assert used == [key for key in keys if first.holds(key)]
+        assert 0 < len(used) < 40
+        second.manager.stop()
