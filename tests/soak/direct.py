@@ -97,12 +97,17 @@ class Direct:
         items: list[dict[str, Any]] = self.insist("GET", f"{_OBJECTS}/{kind}")["items"]
         return {item["metadata"]["name"]: item for item in items}
 
-    def holder(self, lease: str) -> str:
-        """Who holds a Lease; empty when nobody does, or nobody can tell.
+    def holders(self, lease: str) -> dict[str, str]:
+        """Who holds a Lease, and those whose names begin with its: names, and holders where there are any.
 
         Raises:
             OSError: There was no answer.
         """
-        _, content = self.ask("GET", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{lease}")
-        spec: dict[str, Any] = content.get("spec") or {}
-        return str(spec.get("holderIdentity") or "")
+        _, content = self.ask("GET", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")
+        items: list[dict[str, Any]] = content.get("items") or []
+        found: dict[str, str] = {}
+        for item in items:
+            name, spec = str(item["metadata"]["name"]), dict[str, Any](item.get("spec") or {})
+            if name.startswith(lease) and spec.get("holderIdentity"):
+                found[name] = str(spec["holderIdentity"])
+        return found

@@ -1,10 +1,10 @@
 """What really happened, read from etcd, and what must not have: independent of opsdk and of kube-apiserver.
 
 The rules, for each write that took effect, in the order in which they did:
-    * Of a term of leadership there is one writer.
+    * Of a term there is one writer; where objects are divided, one for each object.
     * No object is written by an older term after a newer one has written it: the precondition refused that.
-    * Of an older term, after a newer one has written anything, there is at most what was on its way when its gate
-      closed: one write for each worker.
+    * Where one leads: of an older term, after a newer one has written anything, there is at most what was on its way
+      when its gate closed: one write for each worker.
 """
 
 from __future__ import annotations
@@ -54,9 +54,15 @@ class Facts:
 
 @final
 class History:
-    """Follows etcd in a thread of its own, from now on, until an object named `END` is created."""
+    """Follows etcd in a thread of its own, from now on, until an object named `END` is created.
 
-    def __init__(self, etcd: Etcd) -> None:
+    Args:
+        etcd: The store.
+        sharded: Whether replicas divide the objects, so that terms are an object's own.
+    """
+
+    def __init__(self, etcd: Etcd, *, sharded: bool) -> None:
+        self._sharded = sharded
         self.facts: Final = Facts()
         self._etcd = etcd
         self._after = etcd.revision()
@@ -66,7 +72,7 @@ class History:
         self._newest: dict[str, int] = {}
         self._newest_of_all = -1
         self._late: Counter[int] = Counter()
-        self._replicas: dict[int, str] = {}
+        self._writers: dict[tuple[int, str], str] = {}
         self._thread = threading.Thread(target=self._follow, name="history", daemon=True)
         self._thread.start()
 
@@ -146,12 +152,13 @@ class History:
         term_text, replica, _ = signature.split("/")
         term = int(term_text)
         facts.terms.add(term)
-        if self._replicas.setdefault(term, replica) != replica:
-            facts.faults.append(f"{key}@{revision}: {replica} wrote in term {term}, which is {self._replicas[term]}'s")
+        of_term = (term, key if self._sharded else "")
+        if self._writers.setdefault(of_term, replica) != replica:
+            facts.faults.append(f"{key}@{revision}: {replica} wrote in term {term} of {self._writers[of_term]}")
         if term < self._newest.get(key, -1):
             facts.faults.append(f"{key}@{revision}: term {term} wrote after term {self._newest[key]} had")
         self._newest[key] = term
-        if term < self._newest_of_all:
+        if term < self._newest_of_all and not self._sharded:
             facts.late_writes += 1
             self._late[term] += 1
             if self._late[term] > WORKERS:

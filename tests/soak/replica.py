@@ -1,6 +1,7 @@
-"""One replica of the soak's operator, as a process. Ends on SIGTERM; outlives the loss of its leadership.
+"""One replica of the soak's operator, as a process. Ends on SIGTERM; outlives the loss of its Lease.
 
-Arguments: kubeconfig, the replica's name, the backend.
+Arguments: kubeconfig, the replica's name, the backend, and whether one leads (`leader`) or all divide the objects
+(`sharded`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from opsdk import Manager, ManagerOptions, Request, Result
 from opsdk.client import ApiClient, ClientConfig
 from opsdk.client.finalizers import has_finalizer
 from opsdk.errors import LeadershipLostError, RetryError
+from opsdk.manager import Sharding
 from opsdk.models import owner_reference_to, view_of
 from opsdk.types import Preconditions
 from soak.gadgets import FINALIZER, LABEL, NAMESPACE, WRITER, Gadget, Part, PartSpec
@@ -37,12 +39,15 @@ def _tier(obj: Gadget | Part) -> str:
 
 
 class Keeper:
-    """Keeps Parts and statuses like Gadgets, and signs each write with the term of its leadership."""
+    """Keeps Parts and statuses like Gadgets, and signs each write: as of which term, and by whom.
 
-    def __init__(self, manager: Manager, replica: str) -> None:
+    The term is the number of the leadership, as its Lease counts them; where the objects are divided, that of the view
+    under which the object became this replica's.
+    """
+
+    def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._client = manager.client
-        self._replica = replica
         self._term: int | None = None
         self._writes = 0
 
@@ -50,7 +55,7 @@ class Keeper:
         gadget = await self._client.find(Gadget, request.name, namespace=request.namespace)
         if gadget is None:
             return Result()
-        if self._term is None:
+        if self._term is None and self._manager.shards is None:
             self._term = await self._find_term()
         part = await self._client.find(Part, request.name, namespace=request.namespace)
         if gadget.metadata.deletionTimestamp is not None:
@@ -66,7 +71,7 @@ class Keeper:
         return Result()
 
     async def _find_term(self) -> int:
-        """Which leadership this is, as the Lease counts them."""
+        """Which leadership this is."""
         lease = await self._manager.api_client.get(Lease, LEASE, namespace=NAMESPACE)
         if lease.spec is None or lease.spec.holderIdentity != self._manager.options.leader_election_identity:
             raise RetryError("somebody else leads", requeue_after=timedelta(seconds=1))
@@ -74,7 +79,11 @@ class Keeper:
 
     def _sign(self) -> str:
         self._writes += 1
-        return f"{self._term}/{self._replica}/{self._writes}"
+        term = self._term
+        if self._manager.shards is not None:
+            turn = self._manager.shards.current_turn()
+            term = None if turn is None else turn.epoch
+        return f"{term}/{self._manager.options.leader_election_identity}/{self._writes}"
 
     async def _let_go(self, gadget: Gadget, part: Part | None) -> None:
         if not has_finalizer(gadget, FINALIZER):
@@ -116,12 +125,14 @@ class Keeper:
         await self._client.status.patch_from(before, gadget)
 
 
-async def lead_or_wait(kubeconfig: Path, replica: str) -> None:
-    """One manager after another: one that has lost its leadership is not used again."""
+async def operate(kubeconfig: Path, replica: str, mode: str) -> None:
+    """One manager after another: one that has lost its leadership, or its membership, is not used again."""
     terms = 0
     while True:
         terms += 1
         options = ManagerOptions(
+            leader_election=mode == "leader",
+            sharding=Sharding(hand_over_grace=timedelta(seconds=2)) if mode == "sharded" else None,
             leader_election_id=LEASE,
             leader_election_namespace=NAMESPACE,
             leader_election_identity=f"{replica}-{os.getpid()}-{terms}",
@@ -136,7 +147,7 @@ async def lead_or_wait(kubeconfig: Path, replica: str) -> None:
         )
         async with ApiClient.from_config(ClientConfig.from_files([kubeconfig])) as client:
             manager = Manager(options, client=client)
-            keeper = Keeper(manager, replica)
+            keeper = Keeper(manager)
             manager.controller(Gadget).owns(Part).options(max_concurrent=WORKERS).complete(keeper.reconcile)
             try:
                 await manager.run()
@@ -149,4 +160,4 @@ async def lead_or_wait(kubeconfig: Path, replica: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(lead_or_wait, Path(sys.argv[1]), sys.argv[2], backend=sys.argv[3])
+    anyio.run(operate, Path(sys.argv[1]), sys.argv[2], sys.argv[4], backend=sys.argv[3])

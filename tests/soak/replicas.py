@@ -35,6 +35,7 @@ class Replica:
     Args:
         name: The replica's name.
         backend: asyncio or trio.
+        mode: leader or sharded.
         kubeconfig: Where the API server is.
         log: Where it writes.
 
@@ -44,12 +45,12 @@ class Replica:
         unexpected: Exit statuses of ends that nobody asked for.
     """
 
-    def __init__(self, name: str, backend: str, *, kubeconfig: Path, log: Path) -> None:
+    def __init__(self, name: str, backend: str, *, mode: str, kubeconfig: Path, log: Path) -> None:
         self.name = name
         self.starts = 0
         self.paused = False
         self.unexpected: Final[list[int]] = []
-        self._command = [sys.executable, "-m", "soak.replica", str(kubeconfig), name, backend]
+        self._command = [sys.executable, "-m", "soak.replica", str(kubeconfig), name, backend, mode]
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._told_to_end = False

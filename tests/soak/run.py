@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -22,12 +23,21 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1200.0, help="how long faults happen")
     parser.add_argument("--objects", type=int, default=2000, help="how many there are at any time")
     parser.add_argument("--writes", type=float, default=10.0, help="what users do in a second")
+    parser.add_argument("--sharded", action="store_true", help="the replicas divide the objects, and none leads")
     parser.add_argument("--seed", type=int, default=0, help="where chance comes from")
     parser.add_argument("--report", type=Path, help="where the page goes; default: the terminal")
     given = parser.parse_args()
     built = os.environ.get("OPSDK_CONTROLPLANE_ASSETS")
     assets = find_assets(Path(built) if built else None)
-    plan = Plan(seconds=given.seconds, objects=given.objects, writes_per_second=given.writes, seed=given.seed)
+    plan = Plan(
+        seconds=given.seconds,
+        objects=given.objects,
+        writes_per_second=given.writes,
+        sharded=given.sharded,
+        seed=given.seed,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):  # also where a shell has had them ignored
+        signal.signal(number, signal.default_int_handler)
     report = anyio.run(soak, plan, assets)
     text = page(report)
     if given.report is None:

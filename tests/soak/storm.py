@@ -42,7 +42,8 @@ class Plan:
         seconds: How long faults happen.
         objects: How many Gadgets there are at any time.
         writes_per_second: What users do.
-        leader_every: Seconds between two attacks on the leader.
+        sharded: Whether the replicas divide the objects; else one leads.
+        leader_every: Seconds between two attacks on the leader, or on any replica where none leads.
         streams_every: Seconds between two attacks on connections.
         server_every: Seconds between two deaths of kube-apiserver.
         sample_every: Seconds between two looks at the processes.
@@ -52,6 +53,7 @@ class Plan:
     seconds: float
     objects: int = 2000
     writes_per_second: float = 10.0
+    sharded: bool = False
     leader_every: float = 6.0
     streams_every: float = 5.0
     server_every: float = 45.0
@@ -84,8 +86,8 @@ class _Storm:
         self._random = random.Random(plan.seed)
         self.direct = Direct(plane.url, plane.folder)
         kubeconfig = _through(plane, proxy.port)
-        make = partial(Replica, kubeconfig=kubeconfig)
-        # Each has its own fate when it leads; the first is never replaced, so that its curves are long.
+        make = partial(Replica, mode="sharded" if plan.sharded else "leader", kubeconfig=kubeconfig)
+        # Each has its own fate; the first is never replaced, so that its curves are long.
         self.replicas = [
             make("steady", "asyncio", log=plane.folder / "steady.log"),
             make("orderly", "trio", log=plane.folder / "orderly.log"),
@@ -121,27 +123,30 @@ class _Storm:
     async def _attack_leaders(self) -> None:
         while True:
             await anyio.sleep(self._plan.leader_every * self._random.uniform(0.7, 1.3))
+            if self._plan.sharded:
+                await self._attack(self._random.choice(self.replicas))
+                continue
             try:
-                holder = await anyio.to_thread.run_sync(self.direct.holder, LEASE)
+                holders = await anyio.to_thread.run_sync(self.direct.holders, LEASE)
             except OSError:
                 continue  # the server is being attacked
             for replica in self.replicas:
-                if holder.startswith(f"{replica.name}-"):
+                if holders.get(LEASE, "").startswith(f"{replica.name}-"):
                     await self._attack(replica)
 
-    async def _attack(self, leader: Replica) -> None:
-        match leader.name:
+    async def _attack(self, victim: Replica) -> None:
+        match victim.name:
             case "orderly":
-                self._report.counts["leaders ended with SIGTERM"] += 1
-                leader.terminate()
+                self._report.counts["replicas ended with SIGTERM"] += 1
+                victim.terminate()
             case "mortal":
-                self._report.counts["leaders killed with SIGKILL"] += 1
-                leader.kill()
+                self._report.counts["replicas killed with SIGKILL"] += 1
+                victim.kill()
             case _:
-                self._report.counts["leaders stopped beyond their lease with SIGSTOP"] += 1
-                leader.pause()
+                self._report.counts["replicas stopped beyond their lease with SIGSTOP"] += 1
+                victim.pause()
                 await anyio.sleep(LEASE_SECONDS + 1.5)
-                leader.resume()
+                victim.resume()
 
     async def _attack_streams(self) -> None:
         while True:
@@ -199,7 +204,7 @@ async def soak(plan: Plan, assets: Assets) -> Report:
 
 
 async def _soak(plan: Plan, plane: ControlPlane, proxy: TcpProxy) -> Report:
-    history = History(Etcd(plane.folder))
+    history = History(Etcd(plane.folder), sharded=plan.sharded)
     report = Report(plan=plan, facts=history.facts)
     storm = _Storm(plan, plane, proxy, report)
     users = [
@@ -297,11 +302,12 @@ def _end(storm: _Storm, history: History, plane: ControlPlane, report: Report) -
             log = (plane.folder / f"{replica.name}.log").read_text(errors="replace")[-2000:]
             report.faults.append(f"replica {replica.name} ended by itself with {replica.unexpected}:\n{log}")
         report.counts["starts of replicas"] += replica.starts
-    if holder := direct.holder(LEASE):
-        report.faults.append(f"the Lease is still held by {holder}")
+    held = {name: holder for name, holder in direct.holders(LEASE).items() if name != f"{LEASE}.shards"}
+    if held:
+        report.faults.append(f"Leases are still held: {held}")
     direct.create({"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": END}, "spec": {"value": 0}})
     history.join(60)
-    report.counts["terms of leadership"] = len(history.facts.terms)
+    report.counts["terms"] = len(history.facts.terms)
     report.steady = storm.replicas[0].name
     report.faults += history.facts.faults
     report.faults += _growth(report.curves.get(report.steady, []))
