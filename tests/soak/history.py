@@ -20,7 +20,7 @@ from etcd_gateway import Etcd, EtcdEvent
 from soak.gadgets import GROUP, LABEL, WRITER
 from soak.replica import WORKERS
 
-__all__ = ["END", "Facts", "History"]
+__all__ = ["END", "Facts", "History", "Judge"]
 
 END: Final = "the-end"
 """The name of the object that ends the history."""
@@ -53,19 +53,16 @@ class Facts:
 
 
 @final
-class History:
-    """Follows etcd in a thread of its own, from now on, until an object named `END` is created.
+class Judge:
+    """Looks at one write after the other.
 
     Args:
-        etcd: The store.
         sharded: Whether replicas divide the objects, so that terms are an object's own.
     """
 
-    def __init__(self, etcd: Etcd, *, sharded: bool) -> None:
-        self._sharded = sharded
+    def __init__(self, *, sharded: bool) -> None:
         self.facts: Final = Facts()
-        self._etcd = etcd
-        self._after = etcd.revision()
+        self._sharded = sharded
         self._gadgets: dict[str, _Gadget] = {}
         self._parts: dict[str, tuple[int, str]] = {}
         self._signatures: dict[str, str] = {}
@@ -73,35 +70,11 @@ class History:
         self._newest_of_all = -1
         self._late: Counter[int] = Counter()
         self._writers: dict[tuple[int, str], str] = {}
-        self._thread = threading.Thread(target=self._follow, name="history", daemon=True)
-        self._thread.start()
 
     @property
     def unfinished(self) -> int:
-        """How many Gadgets have something left to do, more or less: the thread goes on meanwhile."""
+        """How many Gadgets have something left to do; from another thread, more or less."""
         return sum(gadget.since is not None for gadget in list(self._gadgets.values()))
-
-    def begin(self) -> None:
-        """What was waited for up to now does not count; that nothing waits now is the caller's to know."""
-        self.facts.waits.clear()
-
-    def join(self, seconds: float) -> None:
-        """Wait for the end, which must have been written."""
-        self._thread.join(seconds)
-        if self._thread.is_alive():
-            self.facts.faults.append("the history has no end")
-
-    def _follow(self) -> None:
-        try:
-            with self._etcd.watching(_PREFIX, after=self._after, silence_seconds=_SILENCE_SECONDS) as events:
-                for event in events:
-                    kind, name = event.key.removeprefix(_PREFIX).split("/")[0::2]
-                    if name == END:
-                        return
-                    self.take(kind, name, event)
-            self.facts.faults.append(f"nothing happened for {_SILENCE_SECONDS:g} s")
-        except Exception as error:  # noqa: BLE001 - a history with a hole proves nothing
-            self.facts.faults.append(f"the history was lost: {error!r}")
 
     def take(self, kind: str, name: str, event: EtcdEvent) -> None:
         """One write."""
@@ -167,3 +140,43 @@ class History:
                     f"{self._newest_of_all}, and only {WORKERS} can have been on their way"
                 )
         self._newest_of_all = max(self._newest_of_all, term)
+
+
+@final
+class History:
+    """Follows etcd in a thread of its own, from now on, until an object named `END` is created.
+
+    Args:
+        etcd: The store.
+        judge: Is shown each write.
+    """
+
+    def __init__(self, etcd: Etcd, judge: Judge) -> None:
+        self.judge: Final = judge
+        self._etcd = etcd
+        self._after = etcd.revision()
+        self._thread = threading.Thread(target=self._follow, name="history", daemon=True)
+        self._thread.start()
+
+    def begin(self) -> None:
+        """What was waited for up to now does not count; that nothing waits now is the caller's to know."""
+        self.judge.facts.waits.clear()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end, which must have been written."""
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            self.judge.facts.faults.append("the history has no end")
+
+    def _follow(self) -> None:
+        faults = self.judge.facts.faults
+        try:
+            with self._etcd.watching(_PREFIX, after=self._after, silence_seconds=_SILENCE_SECONDS) as events:
+                for event in events:
+                    kind, name = event.key.removeprefix(_PREFIX).split("/")[0::2]
+                    if name == END:
+                        return
+                    self.judge.take(kind, name, event)
+            faults.append(f"nothing happened for {_SILENCE_SECONDS:g} s")
+        except Exception as error:  # noqa: BLE001 - a history with a hole proves nothing
+            faults.append(f"the history was lost: {error!r}")

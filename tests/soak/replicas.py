@@ -66,7 +66,7 @@ class Replica:
                 self.unexpected.append(status)
         self.starts += 1
         self._told_to_end = False
-        path = os.pathsep.join([str(_TESTS), str(_TESTS / "support")])
+        path = os.pathsep.join([str(_TESTS), str(_TESTS / "support"), os.environ.get("PYTHONPATH", "")])
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,

@@ -22,12 +22,12 @@ from opsdk.testing.controlplane import Assets, ControlPlane
 from soak.churn import Churn
 from soak.direct import Direct
 from soak.gadgets import GROUP, LABEL, Gadget, Part
-from soak.history import END, Facts, History
+from soak.history import END, Facts, History, Judge
 from soak.replica import LEASE, LEASE_SECONDS
 from soak.replicas import Figures, Replica
 from tcp_proxy import TcpProxy, tcp_proxy
 
-__all__ = ["Plan", "Report", "soak"]
+__all__ = ["Plan", "Report", "growth", "soak"]
 
 _USERS: Final = 2
 _SETTLE_SECONDS: Final = 180.0
@@ -204,8 +204,9 @@ async def soak(plan: Plan, assets: Assets) -> Report:
 
 
 async def _soak(plan: Plan, plane: ControlPlane, proxy: TcpProxy) -> Report:
-    history = History(Etcd(plane.folder), sharded=plan.sharded)
-    report = Report(plan=plan, facts=history.facts)
+    judge = Judge(sharded=plan.sharded)
+    history = History(Etcd(plane.folder), judge)
+    report = Report(plan=plan, facts=judge.facts)
     storm = _Storm(plan, plane, proxy, report)
     users = [
         Churn(
@@ -282,7 +283,7 @@ async def _settle(direct: Direct, users: Sequence[Churn], history: History, repo
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
         differences = await anyio.to_thread.run_sync(_differences, direct, _wanted(users))
-        if not differences and not history.unfinished:
+        if not differences and not history.judge.unfinished:
             return
         if time.monotonic() > deadline:
             report.faults += [f"lost: {difference}" for difference in differences[:20]]
@@ -307,13 +308,13 @@ def _end(storm: _Storm, history: History, plane: ControlPlane, report: Report) -
         report.faults.append(f"Leases are still held: {held}")
     direct.create({"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": END}, "spec": {"value": 0}})
     history.join(60)
-    report.counts["terms"] = len(history.facts.terms)
+    report.counts["terms"] = len(history.judge.facts.terms)
     report.steady = storm.replicas[0].name
-    report.faults += history.facts.faults
-    report.faults += _growth(report.curves.get(report.steady, []))
+    report.faults += history.judge.facts.faults
+    report.faults += growth(report.curves.get(report.steady, []))
 
 
-def _growth(curve: Sequence[Figures]) -> list[str]:
+def growth(curve: Sequence[Figures]) -> list[str]:
     """What has grown from the first quarter after the warm-up to the last one."""
     after_warm_up = curve[len(curve) // 3 :]
     quarter = max(len(after_warm_up) // 4, 1)
