@@ -12,7 +12,7 @@ CODE   := src tests examples bench
 CONTRACT := $(wildcard ../shared/contract)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-versions lint format types contracts e2e soak bench docs constraints controlplane clean
+.PHONY: help venv demo test test-versions lint format types contracts e2e soak bench bench-micro bench-peers docs constraints controlplane clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -53,6 +53,7 @@ contracts: venv ## who may import whom
 
 types: venv ## mypy strict, pyright strict, and the completeness of the public types
 	@$(BIN)/mypy src tests
+	@$(BIN)/mypy bench/*.py bench/peers/[!c]*.py # cloudcoil is in an environment of its own only
 	@for example in examples/*/; do $(BIN)/mypy $$example || exit 1; done
 	@$(BIN)/pyright --level error
 	@PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/pyright --ignoreexternal --verifytypes opsdk \
@@ -81,8 +82,15 @@ soak: venv controlplane ## 20 minutes (MINUTES=, SECONDS=) of faults around thre
 	OPSDK_CONTROLPLANE_ASSETS=$$assets PYTHONPATH=tests:tests/support $(BIN)/python -m soak.run \
 		--seconds $(SECONDS) --report $(REPORT) $(SOAK)
 
-bench: venv controlplane ## what the hot paths cost, as ratios within one run
-	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} $(BIN)/python bench/run.py
+bench: venv controlplane bench-peers ## what the hot paths cost, and operators against their peers; writes docs/benchmarks.md
+	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} \
+		$(BIN)/python bench/run.py --docs $(BENCH)
+
+bench-micro: venv ## single operations against a fixed piece of work: quick, and steady on a busy machine
+	@$(BIN)/python bench/run.py micro
+
+bench-peers: ## the operators that opsdk is compared with, once per machine, outside the checkout
+	@bench/install-peers.sh >/dev/null
 
 docs: venv ## check that the documentation's code runs and its links lead somewhere
 	@$(BIN)/python scripts/check-docs

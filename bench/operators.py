@@ -20,7 +20,7 @@ from cluster import api_server
 from figures import Figure, figure
 from peer_process import PeerProcess
 
-__all__ = ["Sample", "measure", "results_table"]
+__all__ = ["Sample", "details", "measure"]
 
 _HERE: Final = Path(__file__).parent
 _NEEDED: Final = {
@@ -31,7 +31,8 @@ _NEEDED: Final = {
 }
 _CONFIG_MAPS: Final = 10_000
 _WIDGETS: Final = 1_000
-_CHANGES: Final = 3_000
+_CHANGES: Final = 2_000
+_RESULTS: Final = _HERE / "results" / "operators.json"
 _PATIENCE: Final = 180.0
 _CHILD_NAMESPACE: Final = "bench-converge"
 _SETTLED_SECONDS: Final = 8.0  # past what kopf's workers wait before they end
@@ -65,7 +66,9 @@ class Bench:
         self._folder = folder
         self._environment = {"KUBECONFIG": str(kubeconfig), **dict(_extra_environment())}
         (folder / "logs").mkdir(exist_ok=True)
-        self.peers = [name for name, command in _commands(folder).items() if Path(command[0]).exists()]
+        self.peers = [
+            name for name, command in _commands(folder).items() if all(Path(part).exists() for part in command)
+        ]
 
     def loader(self, step: str, **flags: object) -> dict[str, float]:
         """One step of the loader."""
@@ -187,7 +190,7 @@ def _writes(before: Mapping[str, float], after: Mapping[str, float], *, events: 
 
 
 def measure(*, rounds: int = 3, workloads: Sequence[str] = (), peers: Sequence[str] = ()) -> list[Figure]:
-    """All comparisons of operators; writes them to `results/operators.json` and `.md` as well.
+    """All comparisons of operators; writes what each run cost to `results/operators.json`.
 
     Args:
         rounds: How often each is made.
@@ -291,8 +294,9 @@ _ROWS: Final = (
 )
 
 
-def results_table(samples: Sequence[Sample]) -> str:
-    """The medians of all peers as a Markdown table."""
+def details() -> str:
+    """The medians of all peers, of the last measurement, as a Markdown table."""
+    samples = [Sample(**one) for one in json.loads(_RESULTS.read_text(encoding="utf-8"))]
     peers = list(dict.fromkeys(["opsdk", *(sample.peer for sample in samples)]))
     lines = [f"| | {' | '.join(peers)} |", f"|---{'|---' * len(peers)}|"]
     for title, workload, value in _ROWS:
@@ -306,8 +310,5 @@ def results_table(samples: Sequence[Sample]) -> str:
 
 
 def _write(samples: Sequence[Sample]) -> None:
-    results = _HERE / "results"
-    results.mkdir(exist_ok=True)
-    text = json.dumps([asdict(sample) for sample in samples], indent=1)
-    (results / "operators.json").write_text(text + "\n", encoding="utf-8")
-    (results / "operators.md").write_text(results_table(samples) + "\n", encoding="utf-8")
+    _RESULTS.parent.mkdir(exist_ok=True)
+    _RESULTS.write_text(json.dumps([asdict(sample) for sample in samples], indent=1) + "\n", encoding="utf-8")

@@ -11,7 +11,7 @@ from kubernetes_asyncio import client, config, watch
 from reporting import Seen, arguments, tell
 
 Changed: TypeAlias = Callable[[Any, Any], None]
-WIDGETS: dict[str, str] = {"group": "bench.opsdk.dev", "version": "v1", "plural": "widgets"}
+WIDGETS: Any = {"group": "bench.opsdk.dev", "version": "v1", "plural": "widgets"}
 
 given = arguments()
 
@@ -67,7 +67,7 @@ class Converging:
 
     def __init__(self, api: Any) -> None:
         self._core = client.CoreV1Api(api)
-        self._custom = client.CustomObjectsApi(api)
+        self._custom: Any = client.CustomObjectsApi(api)  # its stubs do not know what every call takes
         self.keys = Keys()
         self.widgets = Followed(self._custom.list_namespaced_custom_object, self._widget_changed, **WIDGETS)
         self.children = Followed(self._core.list_namespaced_config_map, self._child_changed)

@@ -23,4 +23,4 @@ async def main(kubeconfig: str, namespace: str) -> None:
     await client.close()
 
 
-anyio.run(main, *sys.argv[1:])
+anyio.run(main, sys.argv[1], sys.argv[2])

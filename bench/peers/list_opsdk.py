@@ -20,4 +20,4 @@ async def main(kubeconfig: str, namespace: str) -> None:
         meter.report(len(found))
 
 
-anyio.run(main, *sys.argv[1:])
+anyio.run(main, sys.argv[1], sys.argv[2])

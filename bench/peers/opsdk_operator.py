@@ -2,69 +2,30 @@
 
 from __future__ import annotations
 
+import os
+
 import anyio
-from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
-from pydantic import Field
+from opsdk_widgets import Converging, Widget
 from reporting import Arguments, Seen, arguments, tell
 
-from opsdk import Client, CustomResource, For, Manager, ManagerOptions, Model, Request, ResourceOwner, Result
+from opsdk import Client, Manager, ManagerOptions, Request, Result
 from opsdk.controller import generation_changed
-from opsdk.models import Conditions, set_condition
 
 WORKERS = 8
 
 
-class WidgetSpec(Model):
-    size: int
-    note: str = ""
-
-
-class WidgetStatus(Model):
-    observed_generation: int | None = None
-    conditions: Conditions = Field(default_factory=list)
-
-
-class Widget(CustomResource[WidgetSpec, WidgetStatus], group="bench.opsdk.dev", version="v1"):
-    """What the benchmarks are about."""
-
-
-def data_of(widget: Widget) -> dict[str, str]:
-    return {"size": str(widget.spec.size), "note": widget.spec.note}
-
-
-def build(widget: Widget) -> list[ConfigMap]:
-    metadata = ObjectMeta(name=widget.metadata.name, labels={"app": "bench-child"})
-    return [ConfigMap(metadata=metadata, data=data_of(widget))]
-
-
-def update(widget: Widget, existing: ConfigMap) -> ConfigMap:
-    existing.data = data_of(widget)
-    return existing
-
-
-class Converging:
-    """Gives each Widget a ConfigMap and a status."""
+class TellingFirst:
+    """Converges, and tells of the first time."""
 
     def __init__(self, client: Client) -> None:
-        self.client = client
-        self.children = ResourceOwner(Widget, client, [For(ConfigMap, build, update=update)])
-        self.reconciles = 0
+        self.converging = Converging(client)
+        self.told = False
 
     async def reconcile(self, request: Request) -> Result:
-        self.reconciles += 1
-        widget = await self.client.find(Widget, request.name, namespace=request.namespace)
-        if widget is None:
-            return Result()
-        before = self.client.snapshot(widget)
-        result = await self.children.reconcile(widget)
-        generation = widget.metadata.generation
-        set_condition(
-            widget.status.conditions, type="Ready", status="True", reason="Reconciled", observed_generation=generation
-        )
-        widget.status.observed_generation = generation
-        await self.client.status.patch_from(before, widget)
-        if self.reconciles <= 1:
+        result = await self.converging.reconcile(request)
+        if not self.told:
+            self.told = True
             tell("first", 1)
         return result
 
@@ -100,7 +61,7 @@ async def main() -> None:
     )
     manager = Manager(options)
     seen = Seen(given.count, given.label)
-    converging = Converging(manager.client)
+    converging = TellingFirst(manager.client)
     if given.workload == "noop":
         manager.controller(Widget).options(max_concurrent=WORKERS).complete(Looking(manager.client, seen))
     elif given.workload in {"converge", "idle"}:
@@ -111,7 +72,7 @@ async def main() -> None:
             tasks.start_soon(tell_when_synced, manager, given)
         await manager.run()
         tasks.cancel_scope.cancel()
-    tell("ended", seen.looks or converging.reconciles)
+    tell("ended", seen.looks or converging.converging.reconciles)
 
 
-anyio.run(main)
+anyio.run(main, backend_options={"use_uvloop": os.environ.get("BENCH_UVLOOP") == "1"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from sys import intern
 from typing import Final, final
 
@@ -170,10 +171,16 @@ def only_metadata(raw: bytes) -> bytes:
 
 def _kept(managed: bytes, keep_manager: str | None) -> bytes:
     """What stays of the managedFields, as JSON; empty: nothing."""
-    if keep_manager is None or (_PLAIN.fullmatch(keep_manager) and f'"{keep_manager}"'.encode() not in managed):
+    if keep_manager is None or _marker(keep_manager) not in managed:
         return b""
     entries = _applied_by(managed, keep_manager)
     return _ENCODER.encode(entries) if entries else b""
+
+
+@cache
+def _marker(keep_manager: str) -> bytes:
+    """What cannot be missing where the manager is named; nothing, when its name may be written in several ways."""
+    return f'"{keep_manager}"'.encode() if _PLAIN.fullmatch(keep_manager) else b""
 
 
 def _without(raw: bytes, managed: bytes, kept: bytes) -> bytes | None:
