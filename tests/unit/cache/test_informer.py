@@ -12,10 +12,10 @@ import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
-from failing_network import Answer, Following, following, status, text_of
+from failing_network import Answer, Following, Network, following, status, text_of
 from opsdk.cache import Change, Informer, Informers, ReflectorOptions
-from opsdk.client import HttpRequest, HttpResponse
-from opsdk.errors import ApiConnectionError, ApiTimeoutError, ForbiddenError, ManagerError
+from opsdk.client import ApiClient, HttpRequest, HttpResponse
+from opsdk.errors import ApiConnectionError, ApiTimeoutError, ForbiddenError, ManagerError, UnauthorizedError
 from opsdk.protocols import KubeObject
 from opsdk.testing import ApiServer
 from opsdk.types import Request
@@ -258,6 +258,43 @@ async def test_w11_a_refused_list_is_visible_at_once_and_recovers(caplog: pytest
         await anyio.sleep(40)
         assert not_failing(this.informer)
         assert this.informer.synced
+
+
+@pytest.mark.parametrize("form", ["status", "event"])
+async def test_w04_one_watch_that_is_unauthorized_resumes_and_no_other_notices(form: str) -> None:
+    async with ApiServer() as server:
+        network = Network(server.transport())
+        informers = Informers(ApiClient(network))
+        maps, secrets = informers.informer(ConfigMap), informers.informer(Secret)
+        for kind in (ConfigMap, Secret):
+            await server.client().create(kind(metadata=ObjectMeta(name="a", namespace="default")))
+        refusal = status(401, "Unauthorized")
+        if form == "event":
+            event = msgspec.json.encode({"type": "ERROR", "object": msgspec.Raw(refusal.body)}) + b"\n"
+            refusal = HttpResponse(status=200, headers={}, body=event)
+        refused = [refusal, refusal]
+        asked: list[str] = []
+
+        def answer(request: HttpRequest) -> Answer | None:
+            asked.append(request.path)
+            return refused.pop() if request.path.endswith("/configmaps") and refused else None
+
+        network.on_watch = answer
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informers.run)
+            await informers.wait_synced()
+            await anyio.sleep(0.1)
+            assert isinstance(maps.last_error, UnauthorizedError)
+            assert maps.trouble.startswith("cannot watch: ")
+            assert secrets.last_error is None
+            await server.client().delete(ConfigMap, "a", namespace="default")
+            await server.client().delete(Secret, "a", namespace="default")
+            await anyio.sleep(5)
+            assert (len(maps.store), len(secrets.store)) == (0, 0)
+            assert maps.trouble == ""
+            assert sorted(asked) == ["/api/v1/configmaps"] * 3 + ["/api/v1/secrets"]
+            assert len(network.lists) == 2
+            tasks.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("refusal", [(403, "Forbidden"), (404, "NotFound")])
