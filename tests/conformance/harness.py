@@ -299,8 +299,27 @@ class Api:
         content_type: str = "application/json",
         accept: str = "application/json",
         query: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        headers = {"accept": accept}
+        """Send a document as JSON."""
+        content = None if body is None else json.dumps(body).encode()
+        return await self.send(
+            method, path, content, content_type=content_type, accept=accept, query=query, headers=headers
+        )
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        query: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """Send a body as it is."""
+        headers = {"accept": accept, **(headers or {})}
         if body is not None:
             headers["content-type"] = content_type
         response = await self.transport.request(
@@ -309,10 +328,10 @@ class Api:
                 path=path,
                 query=tuple((name, str(value)) for name, value in (query or {}).items()),
                 headers=headers,
-                body=None if body is None else json.dumps(body).encode(),
+                body=body,
             )
         )
-        return Answer(status=response.status, headers=response.headers, text=response.body.decode())
+        return Answer(status=response.status, headers=response.headers, text=response.body.decode(errors="replace"))
 
     async def get(self, resource: str, name: str = "", sub: str = "", **query: str | int) -> Answer:
         return await self.call("GET", self.path(resource, name, sub), query=query)

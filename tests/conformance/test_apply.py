@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.differences import UNTYPED_APPLY, differs
 from conformance.harness import APPLY, Answer, Api, Body, config_map, widget
 
 pytestmark = pytest.mark.anyio
@@ -225,3 +226,112 @@ async def test_apply_of_a_deployment_merges_containers_by_name(api: Api) -> None
     assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == ["web", "side"]
     answer = await api.apply("deployments", deployment("web"), manager="two")
     assert [each["name"] for each in answer.body["spec"]["template"]["spec"]["containers"]] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "untyped", "field"),
+    [
+        ({"size": "a"}, ".spec.size: expected numeric (int or float), got string", "spec.size"),
+        ({"size": 1, "tags": ["a", "a"]}, '.spec.tags: duplicate entries for key [="a"]', "spec.tags[1]"),
+        (
+            {"size": 1, "parts": [{"name": "a"}, {"name": "a"}]},
+            '.spec.parts: duplicate entries for key [name="a"]',
+            "spec.parts[1]",
+        ),
+    ],
+)
+@differs(UNTYPED_APPLY)
+async def test_an_apply_whose_values_cannot_be_merged_is_refused(
+    api: Api, spec: Body, untyped: str, field: str
+) -> None:
+    answer = await api.apply("widgets", applied("a", spec))
+    what = "failed to create typed patch object (/a; conformance.example.com/v1, Kind=Widget)"
+    found = (answer.status, answer.reason, answer.message if answer.status == 500 else answer.causes[0][0])
+    assert found == UNTYPED_APPLY.on(
+        api.server, kube_apiserver=(500, "", f"{what}: {untyped}"), in_memory=(422, "Invalid", field)
+    )
+    assert (await api.get("widgets", "a")).status == 404
+
+
+async def test_an_apply_that_gives_a_field_up_leaves_it_to_its_other_owner(api: Api) -> None:
+    await api.apply("widgets", applied("a", {"size": 3, "code": "abc"}), manager="one")
+    await api.patch("widgets", "a", {"spec": {"code": "xyz"}}, fieldManager="editor")
+    answer = await api.apply("widgets", applied("a", {"size": 3}), manager="one")
+    assert answer.body["spec"]["code"] == "xyz"
+    assert managers(answer)["editor:Update"] == {"f:spec": {"f:code": {}}}
+
+
+async def test_an_update_of_an_applied_field_takes_it_over(api: Api) -> None:
+    await api.apply("widgets", applied("a", {"size": 3, "code": "abc"}), manager="one")
+    answer = await api.patch("widgets", "a", {"spec": {"code": "xyz"}}, fieldManager="editor")
+    assert managers(answer) == {
+        "one:Apply": {"f:spec": {"f:size": {}}},
+        "editor:Update": {"f:spec": {"f:code": {}}},
+    }
+    answer = await api.apply("widgets", applied("a", {"size": 3, "code": "abc"}), manager="one")
+    assert (answer.status, answer.causes[0][0]) == (409, ".spec.code")
+
+
+async def test_a_forced_apply_of_one_manager_leaves_the_others_their_fields(api: Api) -> None:
+    await api.apply("widgets", applied("a", {"size": 3, "code": "abc"}), manager="one")
+    answer = await api.apply("widgets", applied("a", {"size": 4}), manager="two", force="true")
+    assert managers(answer) == {"one:Apply": {"f:spec": {"f:code": {}}}, "two:Apply": {"f:spec": {"f:size": {}}}}
+
+
+async def test_a_dry_run_of_an_apply_changes_nothing_and_shows_conflicts(api: Api) -> None:
+    answer = await api.apply("widgets", applied("a", {"size": 3}), manager="one", dryRun="All")
+    assert (answer.status, answer.body["spec"]["size"]) == (201, 3)
+    assert (await api.get("widgets", "a")).status == 404
+    first = await api.apply("widgets", applied("a", {"size": 3}), manager="one")
+    answer = await api.apply("widgets", applied("a", {"size": 4}), manager="two", dryRun="All")
+    assert answer.status == 409
+    answer = await api.apply("widgets", applied("a", {"size": 4}), manager="two", dryRun="All", force="true")
+    assert (answer.status, answer.body["spec"]["size"]) == (200, 4)
+    assert (await api.get("widgets", "a")).version == first.version
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"kind": "Gadget"}, "conformance.example.com/v1, Kind=Gadget"),
+        ({"apiVersion": "conformance.example.com/v9"}, "conformance.example.com/v9, Kind=Widget"),
+        ({"kind": ""}, "conformance.example.com/v1, Kind="),
+        ({"apiVersion": "v1", "kind": "Secret"}, "/v1, Kind=Secret"),
+    ],
+)
+async def test_the_wrong_kind_or_version_cannot_be_applied(api: Api, given: Body, named: str) -> None:
+    answer = await api.apply("widgets", {**applied("a", {"size": 1}), **given})
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message == f"invalid object type: {named}"
+
+
+def scale(name: str, replicas: int) -> Body:
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": name},
+        "spec": {"replicas": replicas},
+    }
+
+
+async def test_an_applied_scale_is_owned_by_its_manager(api: Api) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "example.com/c"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": spec}
+    await api.apply("deployments", body, manager="one")
+    answer = await api.apply("deployments", scale("a", 1), "scale", manager="autoscaler")
+    assert (answer.status, answer.causes) == (
+        409,
+        [(".spec.replicas", "FieldManagerConflict", 'conflict with "one"')],
+    )
+    answer = await api.apply("deployments", scale("a", 0), "scale", manager="autoscaler", force="true")
+    assert (answer.status, answer.body["kind"]) == (200, "Scale")
+    found = managers(await api.get("deployments", "a"))
+    assert found["autoscaler/scale:Apply"] == {"f:spec": {"f:replicas": {}}}
+
+
+async def test_a_scale_of_a_custom_resource_cannot_be_applied(api: Api) -> None:
+    await api.created("widgets", widget("a"))
+    answer = await api.apply("widgets", scale("a", 5), "scale", force="true")
+    assert (answer.status, answer.reason) == (500, "")
+    assert answer.message.endswith("request to convert CR to an invalid group/version: autoscaling/v1")

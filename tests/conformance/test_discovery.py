@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conformance.differences import TABLES, UNSTABLE_VERSIONS, YAML_ANSWERS, differs
 from conformance.harness import GROUP, Answer, Api, Body, config_map, eventually, widget
 
 pytestmark = pytest.mark.anyio
@@ -361,3 +362,37 @@ async def test_a_watch_of_tables(api: Api) -> None:
     assert first["object"]["rows"][0]["cells"][0] == "a"
     assert not second["object"].get("columnDefinitions")
     assert second["object"]["rows"][0]["cells"][0] == "b"
+
+
+@differs(TABLES)
+async def test_every_built_in_kind_has_columns_of_its_own(api: Api) -> None:
+    answer = await api.call("GET", "/apis/scheduling.k8s.io/v1/priorityclasses", accept=TABLE)
+    names = [name for name, _, _ in _columns(answer.body)]
+    assert names == TABLES.on(
+        api.server,
+        kube_apiserver=["Name", "Value", "Global-Default", "Age", "PreemptionPolicy"],
+        in_memory=["Name", "Created At"],
+    )
+
+
+# --- versions and formats ---
+
+
+@differs(UNSTABLE_VERSIONS)
+async def test_unstable_versions_of_built_in_kinds_are_off(api: Api) -> None:
+    answer = await api.call("GET", "/apis/coordination.k8s.io/v1beta1")
+    assert answer.status == UNSTABLE_VERSIONS.on(api.server, kube_apiserver=404, in_memory=200)
+
+
+@pytest.mark.parametrize("media_type", ["application/yaml", "application/vnd.kubernetes.protobuf"])
+@differs(YAML_ANSWERS)
+async def test_answers_come_in_the_format_that_is_wanted(api: Api, media_type: str) -> None:
+    await api.created("configmaps", config_map("a"))
+    answer = await api.call("GET", api.path("configmaps", "a"), accept=f"{media_type}, application/json")
+    found = answer.headers["content-type"]
+    assert found == YAML_ANSWERS.on(api.server, kube_apiserver=media_type, in_memory="application/json")
+
+
+async def test_a_format_that_nobody_has_is_not_acceptable(api: Api) -> None:
+    answer = await api.call("GET", api.path("configmaps"), accept="text/html")
+    assert (answer.status, answer.body["reason"]) == (406, "NotAcceptable")

@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -18,7 +19,9 @@ from typing import Any, final
 import anyio
 import anyio.to_thread
 import pytest
+from anyio.abc import ByteReceiveStream
 
+from conformance.differences import TOKENS, differs
 from conformance.harness import GROUP, Api, prepare
 from opsdk.client import ClientConfig, HttpxTransport
 from opsdk.testing.apiserver import ApiServer
@@ -90,11 +93,30 @@ class Kubectl:
         done = await anyio.to_thread.run_sync(run, abandon_on_cancel=True)
         return Outcome(code=done.returncode, out=done.stdout, err=done.stderr)
 
+    @asynccontextmanager
+    async def printing(self, *arguments: str) -> AsyncGenerator[AsyncIterator[str]]:
+        """The lines that it prints, for as long as the context is open."""
+        command = [self._program, "--kubeconfig", str(self._kubeconfig), "--namespace", self.namespace, *arguments]
+        environment = {**os.environ, "KUBECACHEDIR": str(self._folder), "HOME": str(self._folder)}
+        async with await anyio.open_process(command, env=environment) as process:
+            assert process.stdout is not None
+            with anyio.fail_after(60):
+                yield _lines(process.stdout)
+            process.terminate()
+
     async def ok(self, *arguments: str, stdin: object = None) -> Outcome:
         """Run it and insist on success."""
         outcome = await self.run(*arguments, stdin=stdin)
         assert outcome.code == 0, outcome.err
         return outcome
+
+
+async def _lines(stream: ByteReceiveStream) -> AsyncIterator[str]:
+    rest = b""
+    async for chunk in stream:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode()
 
 
 @pytest.fixture(scope="session")
@@ -369,16 +391,56 @@ async def test_api_resources_list_the_kinds(kubectl: Kubectl) -> None:
 
 async def test_watching_shows_changes(kubectl: Kubectl) -> None:
     await kubectl.ok("apply", "-f", "-", stdin=widget())
-    shown: list[Outcome] = []
-
-    async def watch() -> None:
-        shown.append(await kubectl.run("get", WIDGETS, "--watch", "--request-timeout=3s"))
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watch)
-        await anyio.sleep(1)
+    async with kubectl.printing("get", WIDGETS, "--watch", "--no-headers") as lines:
+        assert (await anext(lines)).split() == ["a", "3"]
         await kubectl.ok("patch", WIDGETS, "a", "--type=merge", "-p", '{"spec":{"size":8}}')
-    assert shown[0].rows[:2] == [["a", "3"], ["a", "8"]]
+        assert (await anext(lines)).split() == ["a", "8"]
+
+
+async def test_edit_changes_what_the_editor_changes(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    await kubectl.ok("apply", "-f", "-", stdin=widget())
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/size: 3/size: 5/'")
+    assert (await kubectl.ok("edit", WIDGETS, "a")).out == f"widget.{GROUP}/a edited\n"
+    assert (await kubectl.ok("get", WIDGETS, "a", "-o", "jsonpath={.spec.size}")).out == "5"
+    await kubectl.ok("apply", "-f", "-", stdin=_DEPLOYMENT)
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/web:1/web:9/'")
+    assert (await kubectl.ok("edit", "deployment", "web")).out == "deployment.apps/web edited\n"
+    monkeypatch.setenv("KUBE_EDITOR", "true")
+    assert (await kubectl.ok("edit", "deployment", "web")).err == "Edit cancelled, no changes made.\n"
+
+
+@differs(TOKENS)
+async def test_create_token(kubectl: Kubectl) -> None:
+    await kubectl.ok("create", "serviceaccount", "robot")
+    outcome = await kubectl.run("create", "token", "robot")
+    said = (
+        "error: failed to create token: there are no tokens for serviceaccounts: the in-memory API server "
+        "authenticates nobody, so that robot needs none\n"
+    )
+    assert (outcome.code, outcome.err) == TOKENS.on(kubectl.api.server, kube_apiserver=(0, ""), in_memory=(1, said))
+    missing = await kubectl.run("create", "token", "nobody")
+    assert (missing.code, missing.err) == (1, 'error: failed to create token: serviceaccounts "nobody" not found\n')
+
+
+async def test_logs_and_exec_of_a_pod_on_no_node(kubectl: Kubectl) -> None:
+    """The pod is made by its own account, which the real server's controllers make a moment later."""
+    await kubectl.run("create", "serviceaccount", "default")
+    spec = {"containers": [{"name": "c", "image": "registry.invalid/c:1"}], "terminationGracePeriodSeconds": 0}
+    await kubectl.ok(
+        "apply", "-f", "-", stdin={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
+    )
+    assert (await kubectl.ok("logs", "p")).out == ""
+    why = "does not have a host assigned"
+    outcome = await kubectl.run("exec", "p", "--", "true")
+    assert (outcome.code, outcome.err) == (1, f"error: unable to upgrade connection: pod p {why}\n")
+    outcome = await kubectl.run("logs", "none")
+    assert outcome.code == 1
+    assert 'pods "none" not found' in outcome.err
+
+
+async def test_warnings_are_shown(kubectl: Kubectl) -> None:
+    outcome = await kubectl.ok("apply", "--validate=warn", "-f", "-", stdin=widget(nope=1))
+    assert outcome.err == 'Warning: unknown field "spec.nope"\n'
 
 
 async def test_create_of_what_is_there_already_fails(kubectl: Kubectl) -> None:

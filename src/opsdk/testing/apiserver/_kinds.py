@@ -23,7 +23,7 @@ from lightkube.core.resource import (
 from opsdk.testing.apiserver._subresources import EXTRA
 from opsdk.types import JsonObject
 
-__all__ = ["KindInfo", "KindRegistry", "PrintColumn", "ScalePaths", "builtin_kinds", "find_builtin"]
+__all__ = ["KindInfo", "KindRegistry", "PrintColumn", "ScalePaths", "builtin_kinds", "find_builtin", "version_rank"]
 
 ALL_VERBS = frozenset({"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"})
 

@@ -25,11 +25,12 @@ def scale_of(paths: ScalePaths, document: Document) -> Document:
         for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         if name in metadata
     }
+    replicas = _number(dig(document, *paths.spec_replicas))
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": kept,
-        "spec": {"replicas": _number(dig(document, *paths.spec_replicas))},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }
 

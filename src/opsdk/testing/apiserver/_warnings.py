@@ -1,4 +1,4 @@
-"""Warnings: what kube-apiserver tells a client in `Warning` headers beside a good answer."""
+"""Warnings: what kube-apiserver tells a client in `Warning` headers beside an answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def finalizer_warnings(document: Document) -> list[str]:
 
 
 def warned(response: HttpResponse, texts: Sequence[str]) -> HttpResponse:
-    """The response with its warnings; a refusal has none."""
-    if not texts or response.status >= 400:
+    """The response with its warnings, a refusal, too."""
+    if not texts:
         return response
     quoted = [text.replace("\\", "\\\\").replace('"', '\\"') for text in texts]
     header = ", ".join(f'299 - "{text}"' for text in quoted)
