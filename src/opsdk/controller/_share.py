@@ -73,7 +73,7 @@ class Share(Generic[T]):
         self._informers = informers
         self._queue = queue
         self._gone: OrderedDict[Request, str] = OrderedDict()
-        self.objects = 0
+        self.objects: int = 0
         """How many objects are ours. Read from any thread."""
         for informer in informers:
             informer.add_handler(self._handle)

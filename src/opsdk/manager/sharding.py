@@ -53,6 +53,7 @@ ACKNOWLEDGED_ANNOTATION: Final = "opsdk.dev/shard-acknowledged"
 _LONGEST_NAME: Final = 63
 _PATIENCE_SECONDS: Final = 5.0
 _SOONER: Final = 4
+_MOST_NAMED: Final = 10
 
 
 @final
@@ -139,12 +140,12 @@ class ShardMembership:
         self._elector = self._new_elector()
         self._acknowledged = ""
         self._adopted_at = 0.0
+        self._tell_stuck_at = 0.0
         self._claims: dict[str, tuple[Claim, float]] = {}
         self._missing: dict[str, float] = {}
         self._hesitation = 0
         self._wake: anyio.Event | None = None
-        self.losses = 0
-        """How often this process has lost its membership. Read from any thread."""
+        self._losses = 0
 
     def _new_elector(self) -> LeaderElector:
         return LeaderElector(
@@ -193,6 +194,11 @@ class ShardMembership:
         """Whether this member has all objects that the view gives to it."""
         return self._shares.settled
 
+    @property
+    def losses(self) -> int:
+        """How often this process has lost its membership."""
+        return self._losses
+
     def holds(self, uid: str, /) -> bool:
         """Whether the object is this member's, by the view."""
         return self._shares.holds(uid)
@@ -231,7 +237,7 @@ class ShardMembership:
         """
         while True:
             await self._term()
-            self.losses += 1
+            self._losses += 1
             await anyio.sleep(self._retry_period.total_seconds())
 
     async def _term(self) -> None:
@@ -254,7 +260,20 @@ class ShardMembership:
                 await self._shares.idle()
             if not patience.cancelled_caught:
                 await elector.release()
-        await self._shares.idle()
+        await self._end_of_work()
+
+    async def _end_of_work(self) -> None:
+        """Wait for what was lost: nothing new may begin beside it."""
+        while self._shares.leaving():
+            with anyio.move_on_after(_PATIENCE_SECONDS):
+                await self._shares.idle()
+                return
+            self._tell_stuck()
+
+    def _tell_stuck(self) -> None:
+        stuck = sorted(turn.uid for turn in self._shares.leaving())
+        text = "sharding: work on %d objects does not end although it is cancelled, and they wait for it; uids: %s"
+        _logger.warning(text, len(stuck), ", ".join(stuck[:_MOST_NAMED]))
 
     async def _hold(self, elector: LeaderElector, scope: anyio.CancelScope) -> None:
         try:
@@ -266,19 +285,22 @@ class ShardMembership:
     async def _steer(self, member: str, elector: LeaderElector) -> None:
         """Follow the others until this member has been left out."""
         while True:
+            failed = False
             try:
                 with anyio.fail_after(self._renew_deadline.total_seconds() / 2):
                     if not await self._look(member):
                         _logger.error("sharding: the others have gone on without %s; it joins anew", elector.lease)
                         return
             except (ApiError, DecodeError, TimeoutError) as error:
+                failed = True
                 _logger.warning("sharding: the members of %s cannot be seen, trying again: %s", self._name, why(error))
             self._hurry_leaving()
-            await self._pause()
+            await self._pause(failed=failed)
 
-    async def _pause(self) -> None:
+    async def _pause(self, *, failed: bool) -> None:
         seconds = self._retry_period.total_seconds()
-        if not self.settled or self._hesitation or self._shares.leaving():
+        moving = not self.settled or self._hesitation or self._shares.leaving()
+        if moving and not failed:
             seconds /= _SOONER
         self._wake = anyio.Event()
         with anyio.move_on_after(seconds):
@@ -298,13 +320,18 @@ class ShardMembership:
         return True
 
     def _hurry_leaving(self) -> None:
-        if self._time() - self._adopted_at >= self._grace_seconds:
-            for turn in self._shares.leaving():
-                turn.revoke()
+        leaving, since = self._shares.leaving(), self._time() - self._adopted_at
+        if not leaving or since < self._grace_seconds:
+            return
+        for turn in leaving:
+            turn.revoke()
+        if since >= self._tell_stuck_at:
+            self._tell_stuck()
+            self._tell_stuck_at = 2 * since
 
     def _adopt(self, view: View) -> None:
         self._shares.adopt(view)
-        self._adopted_at = self._time()
+        self._adopted_at, self._tell_stuck_at = self._time(), self._grace_seconds + _PATIENCE_SECONDS
         _logger.info("sharding: view %s of %s: %s", view.id, self._name, ", ".join(sorted(view.members)))
         self._acknowledge()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -16,7 +16,13 @@ from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
 from opsdk.client import ApiClient
-from opsdk.errors import ConfigurationError, LeadershipLostError, ManagerError
+from opsdk.errors import (
+    AlreadyExistsError,
+    ConfigurationError,
+    ConflictError,
+    LeadershipLostError,
+    ManagerError,
+)
 from opsdk.manager import Manager, ManagerOptions, Sharding
 from opsdk.models import CustomResource, Model
 from opsdk.protocols import MetadataView
@@ -56,6 +62,7 @@ class Replica:
         )
         self.job_seconds = 0.0
         self.stamps = False
+        self.job: Callable[[Replica, Request], Awaitable[None]] | None = None
         self.working: Counter[str] = Counter()
         self.refused: list[str] = []
         self.manager.controller(ConfigMap).owns(Secret).options(max_concurrent=8).complete(self.reconcile)
@@ -68,6 +75,8 @@ class Replica:
                 await anyio.sleep(self.job_seconds)
             if self.stamps:
                 await self.stamp(request)
+            if self.job is not None:
+                await self.job(self, request)
         finally:
             self.working[request.name] -= 1
         return Result()
@@ -499,4 +508,76 @@ async def test_a_turn_that_was_kept_until_its_object_moved_is_worth_nothing() ->
                 used.append(key)
         assert used == [key for key in keys if first.holds(key)]
         assert 0 < len(used) < 40
+        second.manager.stop()
+
+
+async def test_writes_that_had_passed_the_gate_before_a_hang_meet_their_preconditions() -> None:
+    """Nothing can call back bytes. A late patch of a difference conflicts, a late create finds the name taken."""
+    outcomes: list[str] = []
+
+    async def with_preconditions(replica: Replica, request: Request) -> None:
+        client = replica.manager.client
+        found = await client.get(ConfigMap, request.name, namespace=request.namespace)
+        base = client.snapshot(found)
+        found.data = {"by": replica.name}
+        metadata = ObjectMeta(name=f"{request.name}-child", namespace="default")
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as both:
+                both.start_soon(attempt, replica, client.patch_from(base, found))
+                both.start_soon(attempt, replica, client.create(Secret(metadata=metadata)))
+
+    async def attempt(replica: Replica, write: Awaitable[object]) -> None:
+        try:
+            await write
+        except (ConflictError, AlreadyExistsError, LeadershipLostError) as error:
+            outcomes.append(f"{replica.name}: {type(error).__name__}")
+
+    async with group(3) as (server, replicas):
+        hung, *left = replicas
+        hung.link.late = True
+        for replica in replicas:
+            replica.job = with_preconditions
+        hung.job_seconds = 0.5
+        await touch(server)
+        mine = sorted(name for name, count in hung.working.items() if count)
+        assert mine
+        await anyio.sleep(0.1)
+        hung.link.pause()
+        await until(all_ready(*left), within=15 + 2 + 4)
+        await anyio.sleep(1)
+        before = {name: await server.client().get(ConfigMap, name, namespace="default") for name in mine}
+        hung.link.resume()
+        await anyio.sleep(0.2)
+        late = Counter(outcome for outcome in outcomes if outcome.startswith(hung.name))
+        assert late == {f"{hung.name}: ConflictError": len(mine), f"{hung.name}: AlreadyExistsError": len(mine)}
+        for name, obj in before.items():
+            now = await server.client().get(ConfigMap, name, namespace="default")
+            assert now.metadata is not None
+            assert obj.metadata is not None
+            assert now.metadata.resourceVersion == obj.metadata.resourceVersion
+
+
+async def test_work_that_cannot_be_cancelled_holds_up_its_object_and_is_told_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def deaf(_: Replica, __: Request) -> None:
+        with anyio.CancelScope(shield=True):
+            await anyio.sleep(60)
+
+    async with group(1) as (server, replicas), anyio.create_task_group() as tasks:
+        first = replicas[0]
+        first.job = deaf
+        await touch(server, 8)
+        await anyio.sleep(1)
+        assert sum(first.working.values()) == 8
+        second = Replica(server, "second", [])
+        tasks.start_soon(second.manager.start)
+        await anyio.sleep(40)
+        assert not second.ready(2)
+        assert second.diary == []
+        assert "does not end although it is cancelled, and they wait for it; uids: " in caplog.text
+        first.job = None
+        await until(all_ready(first, second), within=35)
+        await anyio.sleep(1)
+        assert second.diary
         second.manager.stop()
