@@ -1,7 +1,7 @@
 """Run the benchmarks and print their figures: `python bench/run.py [NAME…]`. Fails when a goal is missed.
 
 Every module here with a `measure()` is one. Costs are compared within one run, because machines differ and are shared.
-With `--docs` the tables of `docs/benchmarks.md` are written anew.
+With `--docs` the tables of the docs are written anew.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from figures import Figure, table
 
 _BENCHMARKS: Final = ("client", "operators", "micro", "simulator")
 _BY_NAME_ONLY: Final = ("growth",)
-_DOCS: Final = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+_DOCS: Final = Path(__file__).parents[1] / "docs"
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
     there = [name for name in (*_BENCHMARKS, *_BY_NAME_ONLY) if importlib.util.find_spec(name)]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", nargs="*", help=f"which to run, of {', '.join(there)}")
-    parser.add_argument("--docs", action="store_true", help="write the tables of docs/benchmarks.md")
+    parser.add_argument("--docs", action="store_true", help="write the tables of docs/benchmarks.md and docs/growth.md")
     given = parser.parse_args()
     chosen: list[str] = given.name or [name for name in there if name not in _BY_NAME_ONLY]
     print(_machine(), flush=True)
@@ -54,9 +54,10 @@ def main() -> int:
 
 def _write(name: str, text: str) -> None:
     """Put a benchmark's tables between its marks in the document."""
-    document = _DOCS.read_text(encoding="utf-8")
+    page = _DOCS / ("growth.md" if name == "growth" else "benchmarks.md")
+    document = page.read_text(encoding="utf-8")
     between = re.compile(rf"(<!-- begin: {name} -->\n).*?(<!-- end: {name} -->)", re.DOTALL)
-    _DOCS.write_text(between.sub(lambda marks: f"{marks[1]}{text}\n{marks[2]}", document), encoding="utf-8")
+    page.write_text(between.sub(lambda marks: f"{marks[1]}{text}\n{marks[2]}", document), encoding="utf-8")
 
 
 def _machine() -> str:
