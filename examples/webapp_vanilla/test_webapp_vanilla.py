@@ -129,8 +129,8 @@ async def test_a_new_image_is_rolled_out() -> None:
         workload = await running(sim)
         await change(sim, image="shop:2")
         await sim.settle(within=MINUTE)  # not as far as the rollout's timeout
-        sim.expect_patch(Deployment, matching(with_image("shop:2")))
         sim.expect_status_update(WebApp, matching(in_state(UPDATING)))
+        sim.expect_patch(Deployment, matching(with_image("shop:2")))
         await workload.become_available("default", "shop")
         await sim.settle()
         sim.expect_status_update(WebApp, matching(in_state(RUNNING)))
@@ -172,7 +172,8 @@ async def test_what_is_no_longer_wanted_goes() -> None:
     async with simulator() as sim:
         await running(sim)
         await change(sim, config=None, port=81)
-        await sim.reconcile()  # to updating, and along
+        await sim.settle(within=MINUTE)  # to updating, and along
+        sim.expect_status_update(WebApp, matching(in_state(UPDATING)))
         sim.expect_patch(Service)
         deployment = sim.expect_patch(Deployment)  # it no longer mounts what goes afterwards
         sim.expect_delete(ConfigMap, "shop")

@@ -423,7 +423,9 @@ class Reconciler:
             webapp = await self.set_finalizers(webapp, [*(meta_of(webapp).finalizers or []), FINALIZER])
         deployment = await self.find(Deployment, namespace, name)
         move = next_state(webapp, deployment, self.now())
-        if move is None or move[0] in {INITIALISING, UPDATING}:
+        if move is None or move[0] == INITIALISING:
+            # Not on the way to UPDATING: once the Deployment is changed, nothing is outdated any more, and a crash
+            # before the status write would lose the update.
             deployment = await self.follow_spec(webapp, deployment)
         await self.write_status(webapp, deployment, move)
         if move is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from uuid import uuid4
+from typing import Protocol, cast
 
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
@@ -56,6 +57,15 @@ class MachineGadget(CustomResource[GadgetSpec, MachineGadgetStatus], group="exam
         return self.status
 
 
+class _HasData(Protocol):
+    data: Mapping[str, str] | None
+
+
+def data_of(child: ConfigMap) -> dict[str, str]:
+    """Typed: lightkube declares the map as a bare `dict`."""
+    return dict(cast("_HasData", child).data or {})
+
+
 class Accounts:
     """What is outside of the cluster: an account for each gadget."""
 
@@ -105,7 +115,7 @@ async def whole_life(world: World) -> None:
         found.spec.size = 2
 
     await world.edit(Gadget, "g", grow)
-    await world.until(ConfigMap, "g", lambda child: child.data == {"size": "2"})
+    await world.until(ConfigMap, "g", lambda child: data_of(child) == {"size": "2"})
     await world.settle()
     await world.delete(Gadget, "g")
     await world.gone(Gadget, "g")
@@ -168,7 +178,7 @@ class Right(Base):
         wanted = {"size": str(found.spec.size)}
         if child is None:
             await self.client.create(child_of(found, found.metadata.name))
-        elif child.data != wanted:
+        elif data_of(child) != wanted:
             base = self.client.snapshot(child)
             child.data = wanted
             await self.client.patch_from(base, child)
@@ -225,7 +235,7 @@ class RandomName(Base):
 
     async def follow(self, found: Gadget) -> Result | None:
         if not found.status.child:
-            created = await self.client.create(child_of(found, f"g-{uuid4().hex[:8]}"))
+            created = await self.client.create(child_of(found, f"g-{random.getrandbits(32):08x}"))
             await self.say(found, phase="Ready", child=created.metadata.name if created.metadata else "")
         return None
 

@@ -1,4 +1,4 @@
-"""The test kit: an in-memory API server, a simulator on top of it, and virtual time. Imported by tests only.
+"""The test kit: an in-memory API server, a simulator and fault sweeps on top of it, and virtual time. For tests only.
 
 `opsdk.testing.plugin` has fixtures for pytest. pytest imports it wherever opsdk is installed, so names are imported
 from their packages when they are first asked for.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UnexpectedActionsError,
         matching,
     )
+    from opsdk.testing.sweeps import SweepError, SweepResult, World, sweep
     from opsdk.testing.virtual_time import VirtualClock, virtual_asyncio_options, virtual_backends, virtual_trio_options
 
 __all__ = [
@@ -31,9 +32,13 @@ __all__ = [
     "NotSettledError",
     "RecordedEvent",
     "Simulator",
+    "SweepError",
+    "SweepResult",
     "UnexpectedActionsError",
     "VirtualClock",
+    "World",
     "matching",
+    "sweep",
     "virtual_asyncio_options",
     "virtual_backends",
     "virtual_trio_options",
@@ -51,6 +56,7 @@ _HOMES: Final = {
         "UnexpectedActionsError",
         "matching",
     ),
+    "sweeps": ("SweepError", "SweepResult", "World", "sweep"),
     "virtual_time": ("VirtualClock", "virtual_asyncio_options", "virtual_backends", "virtual_trio_options"),
 }
 _HOME_OF: Final = {name: f"opsdk.testing.{home}" for home, names in _HOMES.items() for name in names}

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Final, cast
 
 import anyio
@@ -19,6 +20,7 @@ from opsdk.testing.sweeps.errors import SweepUsageError
 __all__ = ["limited", "quiet_logs", "repeatable", "require_virtual_time"]
 
 _PROBE_SECONDS: Final = 0.4
+_SOURCE: Final = "_r"
 _IN_ORDER: Final = "_ALLOW_DETERMINISTIC_SCHEDULING"
 
 
@@ -53,18 +55,16 @@ def quiet_logs(wanted: bool) -> Generator[None]:  # noqa: FBT001 - one caller
 def _trio_in_order(seed: int) -> Generator[None]:
     # trio shuffles tasks that are ready at the same time, so that nobody relies on their order. Its own pytest plugin
     # switches that off for Hypothesis in the same way.
-    import trio
-
-    scheduler = vars(trio._core._run)  # noqa: SLF001 - there is no public switch
-    source = cast("random.Random", scheduler["_r"])
-    state, before = source.getstate(), scheduler[_IN_ORDER]
+    scheduler = import_module("trio._core._run")
+    source = cast("random.Random", getattr(scheduler, _SOURCE))
+    state, before = source.getstate(), cast("bool", getattr(scheduler, _IN_ORDER))
     source.seed(seed)
-    scheduler[_IN_ORDER] = True
+    setattr(scheduler, _IN_ORDER, True)
     try:
         yield
     finally:
         source.setstate(state)
-        scheduler[_IN_ORDER] = before
+        setattr(scheduler, _IN_ORDER, before)
 
 
 async def require_virtual_time() -> None:

@@ -160,6 +160,7 @@ class ReconcilerDriver:
             await anyio.sleep(_REWATCH_SECONDS)
 
     async def _list(self, target: Target, view: _View) -> None:
+        self._injector.listed(target.resource)
         response = await self._injector.inner.request(HttpRequest(method="GET", path=target.collection_path))
         answer = as_object(parse_json(response.body)) or {}
         items = [as_object(item) or {} for item in as_sequence(answer.get("items"))]

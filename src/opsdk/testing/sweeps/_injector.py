@@ -16,12 +16,14 @@ from opsdk.testing.sweeps._faults import Fault, FaultKind, Plan
 from opsdk.testing.sweeps._state import FOREIGN
 from opsdk.types import Json, JsonObject
 
-__all__ = ["LAG_SECONDS", "Injector", "Lag", "ProcessState", "status_response"]
+__all__ = ["HOT_SECONDS", "LAG_SECONDS", "Injector", "Lag", "ProcessState", "status_response"]
 
 LAG_SECONDS: Final = 5.0
 """How long a cache does not see what was written."""
 
-_WINDOW_SECONDS: Final = 1.0
+HOT_SECONDS: Final = 60.0
+"""Within which time too many calls are a hot loop."""
+
 _JSON: Final = {"content-type": "application/json"}
 
 
@@ -127,7 +129,7 @@ class Injector:
         plan: What goes wrong.
         inner: The API server.
         hooks: Is told what to do about it.
-        burst: How many requests within one second are a hot loop.
+        burst: How many requests within a minute are a hot loop.
     """
 
     def __init__(self, plan: Plan, *, inner: Transport, hooks: Hooks, burst: int) -> None:
@@ -169,17 +171,17 @@ class Injector:
         return None
 
     def count_request(self, what: object) -> None:
-        """Notice a hot loop: virtual time does not pass while the operator always has something to do."""
+        """Notice a hot loop."""
         self.requests += 1
         now = anyio.current_time()
-        if now - self._window_start >= _WINDOW_SECONDS:
+        if now - self._window_start >= HOT_SECONDS:
             self._window_start, self._window_count = now, 0
         self._window_count += 1
         self.longest_burst = max(self.longest_burst, self._window_count)
         if self._window_count == self._burst:
             last = [f"  {write}" for write in self.writes[-3:]]
             details = ("the last writes:", *last) if last else ()
-            self.hooks.fail(f"hot loop: {self._burst} calls within a second, the last one {what}", details)
+            self.hooks.fail(f"hot loop: {self._burst} calls within a minute, the last one {what}", details)
 
     def touch(self, target: Target) -> None:
         """Remember that somebody looks at a resource."""
@@ -223,6 +225,10 @@ class Injector:
             if anyio.current_time() >= lag.until:
                 return
             await anyio.sleep(lag.until - anyio.current_time())
+
+    def listed(self, resource: tuple[str, str, str]) -> None:
+        """The operator knows again what is there; until now its watches were too old."""
+        self.gone.pop(resource, None)
 
     def stale_revision(self, resource: tuple[str, str, str]) -> str | None:
         """Which version a cache of this resource still shows; None: the newest."""

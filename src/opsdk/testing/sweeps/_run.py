@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Final, NoReturn, Protocol, TypeAlias, final
 
 import anyio
-import anyio.abc
 
 from opsdk import clock
 from opsdk.client import ApiClient
@@ -123,7 +122,7 @@ class Run(Hooks):
         settings: What is the same in all runs.
         plan: What goes wrong.
         clean: How a run without a fault ended; None: this is one.
-        burst: How many calls within a second are a hot loop.
+        burst: How many calls within a minute are a hot loop.
         random_names: Groups of objects whose names differ from run to run.
     """
 

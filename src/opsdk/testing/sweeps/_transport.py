@@ -32,7 +32,9 @@ from opsdk.types import JsonObject
 
 __all__ = ["ProcessTransport"]
 
-_MISSED_SECONDS: Final = 20.0
+_MISSED_SECONDS: Final = 5.0
+_EVENT_SECONDS: Final = 0.02
+"""How long an event travels. Without, a loop by way of a watch would stop the clock."""
 _TIMEOUT_SECONDS: Final = 5.0
 _ERRORS: Final[dict[FaultKind, HttpResponse]] = {
     "unavailable": status_response(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
@@ -87,7 +89,11 @@ class ProcessTransport:
             return
         injector.count_request(f"watch {request.path}")
         injector.touch(target)
-        match injector.gone.pop(target.resource, None):
+        form = injector.gone.get(target.resource)
+        if _begins_anew(request):
+            injector.listed(target.resource)
+            form = None
+        match form:
             case "gone-http":
                 chunks = _Lines([_EXPIRED.body])
                 yield HttpStream(status=410, headers=_EXPIRED.headers, chunks=chunks)
@@ -133,6 +139,8 @@ class ProcessTransport:
 
     async def _read(self, request: HttpRequest, target: Target) -> HttpResponse:
         injector = self._injector
+        if target.name is None:
+            injector.listed(target.resource)
         call = self._call(injector.next_number("read"), request, target, existed=True)
         fault = injector.take(READ_FAULTS, call.number, call)
         if fault is not None:
@@ -256,6 +264,7 @@ class ProcessTransport:
 
     async def event(self, chunk: bytes, target: Target) -> FaultKind | None:
         """Which fault is at this event of a watch."""
+        await anyio.sleep(_EVENT_SECONDS)
         await self._injector.caught_up(target.resource)
         await self._reach()
         document = as_object(parse_json(chunk))
@@ -339,6 +348,11 @@ class _Lines(AsyncIterator[bytes]):
 
 def _is_watch(request: HttpRequest) -> bool:
     return any(key == "watch" and value.lower() in {"1", "true"} for key, value in request.query)
+
+
+def _begins_anew(request: HttpRequest) -> bool:
+    """Whether a watch shows first what is there, so that it misses nothing."""
+    return not any(key == "resourceVersion" and value not in {"", "0"} for key, value in request.query)
 
 
 def _answered(call: ApiCall, code: int) -> ApiCall:

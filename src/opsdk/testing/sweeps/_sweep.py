@@ -32,7 +32,7 @@ __all__ = ["sweep"]
 
 _FIELD_MANAGER: Final = "operator"
 _CLEAN_BURST: Final = 3_000
-_LEAST_BURST: Final = 500
+_LEAST_BURST: Final = 2_000
 _REAL_SECONDS: Final = 60.0
 
 
@@ -253,7 +253,7 @@ class _Sweep:
             if len(self.failures) >= self._most_failures:
                 return
             first, second = source.sample(good, 2)
-            plan = Plan.of([*first.faults, *second.faults])
+            plan = Plan.of(sorted([*first.faults, *second.faults], key=lambda fault: (fault.at, str(fault))))
             if str(plan) in seen:
                 continue
             seen.add(str(plan))
