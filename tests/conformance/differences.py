@@ -93,6 +93,14 @@ UNTYPED_APPLY: Final = Difference(
     reason="the 500 names no cause that a program could read; what is refused is the same",
     advice="do not build on the code: a client sees an error either way, and retries neither",
 )
+PATTERNS: Final = Difference(
+    name="patterns",
+    what="patterns of a CRD that only Go's regular expressions know (`\\p{Greek}`)",
+    kube_apiserver="enforced",
+    in_memory="not enforced",
+    reason="Python's `re` has no such classes; all that both know is translated and enforced",
+    advice="write the class out (`[α-ωΑ-Ω]`)",
+)
 BUILTIN_WARNINGS: Final = Difference(
     name="builtin-warnings",
     what="warnings about values of built-in kinds (a headless Service with externalIPs, a variable defined twice, …)",
@@ -182,6 +190,31 @@ WORKLOADS: Final = Difference(
     advice="`simulate_ready`, or the actors of `opsdk.testing.apiserver.actors`",
 )
 
+CEL_COSTS: Final = Difference(
+    name="cel-costs",
+    what="what evaluating a CEL rule costs, beside the estimate when the CRD is created",
+    kube_apiserver="422 beyond a million units for a value, or ten for all rules of an object",
+    in_memory="422 beyond ten thousand steps through lists and maps for a value",
+    reason="the library that evaluates counts steps, and its limit cannot be set",
+    advice="hold rules that look at every pair of items against short lists",
+)
+CEL_NESTED: Final = Difference(
+    name="cel-nested-lists",
+    what="CEL rules that look into lists of lists, or maps of lists or maps, from above",
+    kube_apiserver="their types are checked when the CRD is created",
+    in_memory="a fault of types is found when the rule is evaluated, and refuses the object",
+    reason="the messages that stand for objects cannot hold such lists",
+    advice="put an object between the two, or the rule on the inner list",
+)
+CEL_SETS: Final = Difference(
+    name="cel-sets",
+    what="CEL rules that compare or add two sets, or lists with keys, of the same object",
+    kube_apiserver="without order; `+` is a union",
+    in_memory="lists in their order; compared with `oldSelf`, without order",
+    reason="the library knows one kind of list",
+    advice="`sets.equivalent(a, b)`",
+)
+
 DIFFERENCES: Final = (
     AUTHORIZATION,
     TOKENS,
@@ -194,9 +227,13 @@ DIFFERENCES: Final = (
     UNTYPED_APPLY,
     VERSION_ON_CREATE,
     DUPLICATE_KEYS,
+    PATTERNS,
     BUILTIN_WARNINGS,
     UNSTABLE_VERSIONS,
     YAML_ANSWERS,
     TABLES,
+    CEL_SETS,
+    CEL_NESTED,
+    CEL_COSTS,
 )
 """In the order of the table."""

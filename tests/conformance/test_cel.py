@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from conformance.cel_cases import COSTLY, FAILS, HOLDS, REFUSED
+from conformance.differences import CEL_COSTS, CEL_NESTED, CEL_SETS, differs
 from conformance.harness import APPLY, JSON_PATCH, MERGE_PATCH, Answer, Api, Body, eventually
 from opsdk.client import ClientConfig, HttpxTransport
 from opsdk.testing.apiserver import ApiServer
@@ -639,3 +640,37 @@ async def test_what_did_not_change_is_not_held_to_a_rule_that_came_later(api: Ap
 
 async def _refuses(api: Api, path: str, spec: Body) -> bool:
     return (await create(api, path, spec)).status == 422
+
+
+# --- where the servers differ ---
+
+
+@differs(CEL_SETS)
+async def test_sets_of_one_object_compare_without_order(api: Api) -> None:
+    tags: Body = {"type": "array", "maxItems": 5, "x-kubernetes-list-type": "set", "items": TEXT}
+    path = await install(api, crd("sets", of_properties({"a": tags, "b": tags}, {"rule": "self.a == self.b"})))
+    answer = await create(api, path, {"a": ["x", "y"], "b": ["y", "x"]})
+    assert answer.status == CEL_SETS.on(api.server, kube_apiserver=201, in_memory=422)
+    same = await create(api, path, {"a": ["x", "y"], "b": ["x", "y"]})
+    assert same.status == 201, same.text
+
+
+@differs(CEL_NESTED)
+async def test_faults_of_types_in_lists_of_lists_are_found_in_the_rule(api: Api) -> None:
+    grid: Body = {"type": "array", "maxItems": 3, "items": {**LIST, "maxItems": 3}}
+    body = crd("nesteds", of_properties({"g": grid}, {"rule": "self.g[0][0].startsWith('x')"}))
+    answer = await api.call("POST", CRDS, body, query={"dryRun": "All"})
+    assert answer.status == CEL_NESTED.on(api.server, kube_apiserver=422, in_memory=201)
+    if answer.status == 201:
+        refused = await create(api, await install(api, body), {"g": [[1]]})
+        assert [cause[:2] for cause in refused.causes] == [("spec", INVALID)]
+
+
+@differs(CEL_COSTS)
+async def test_a_rule_that_takes_too_long_for_a_value_refuses_it(api: Api) -> None:
+    numbers = items({"type": "integer"}, "self.all(x, self.exists_one(y, x == y))", most=500)
+    path = await install(api, crd("dears", of_properties({"n": numbers})))
+    answer = await create(api, path, {"n": list(range(50))})
+    assert answer.status == 201, answer.text
+    answer = await create(api, path, {"n": list(range(200))})
+    assert answer.status == CEL_COSTS.on(api.server, kube_apiserver=201, in_memory=422)
