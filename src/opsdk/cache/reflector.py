@@ -200,7 +200,8 @@ class Reflector:
         self._metadata_only = metadata_only
         self._options = ReflectorOptions() if options is None else options
         self._refusals = StreamingRefusals() if refusals is None else refusals
-        self._random = random.Random() if source is None else source  # noqa: S311 - jitter, not a secret
+        # Jitter, not a secret; drawn from the process's own numbers, so that a test that seeds those can repeat a run.
+        self._random = random.Random(random.getrandbits(64)) if source is None else source  # noqa: S311
         self._backoff = _Backoff(self._random)
         self._version = ""
         self._progressed = False

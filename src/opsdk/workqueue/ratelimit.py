@@ -68,7 +68,8 @@ class ExponentialBackoff(Generic[K]):
         self._base_seconds = base.total_seconds()
         self._maximum_seconds = maximum.total_seconds()
         self._jitter = jitter
-        self._random = random.Random() if source is None else source  # noqa: S311 - jitter, not a secret
+        # Jitter, not a secret; drawn from the process's own numbers, so that a test that seeds those can repeat a run.
+        self._random = random.Random(random.getrandbits(64)) if source is None else source  # noqa: S311
         self._failures: dict[K, int] = {}
         self._lock = threading.Lock()
 

@@ -109,7 +109,8 @@ async def sweep(
     to run just that, and what is different. Secret data is never shown.
 
     *Not promised*: that code which runs while a crashed process is being cancelled (`finally`, worker threads) has no
-    effect outside of the cluster.
+    effect outside of the cluster; that two runs of an operator with leader election repeat to the millisecond, because
+    the jitter of an election comes from the replica's identity.
 
     Args:
         make_operator: Makes the operator anew for every process of every run, from a client: a reconciler, a
