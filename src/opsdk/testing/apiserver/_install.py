@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from opsdk.client.transport import HttpRequest
@@ -24,8 +25,14 @@ def install(server: ApiServer, kinds: Sequence[type]) -> None:
     Raises:
         ApiStatusError: A CRD is refused.
     """
-    for manifest in crd_manifests(*kinds):
-        _put(server, as_object(clone(manifest)))
+    for manifest in _manifests(tuple(kinds)):
+        _put(server, as_object(decode(manifest)))
+
+
+@lru_cache(maxsize=256)
+def _manifests(kinds: tuple[type, ...]) -> tuple[bytes, ...]:
+    """What the models say is the same for every server of a process, and costs more than the server."""
+    return tuple(encode(as_object(clone(manifest))) for manifest in crd_manifests(*kinds))
 
 
 def _put(server: ApiServer, manifest: Document) -> None:

@@ -6,7 +6,7 @@ compared, which sees the same changes without tasks, sockets or waiting.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import final
@@ -38,19 +38,26 @@ class Pending:
 
     Args:
         transport: Where to list.
+        revision: The version of the newest write; nothing has changed while it stays.
         changed: Requests with a change that they have not seen, oldest first.
         timers: When each request asked to be looked at again.
     """
 
     transport: Transport
+    revision: Callable[[], str]
     changed: dict[Request, None] = field(default_factory=dict[Request, None])
     timers: dict[Request, datetime] = field(default_factory=dict[Request, datetime])
     _seen: dict[tuple[str, str, str], dict[str, JsonObject]] = field(
         default_factory=dict[tuple[str, str, str], dict[str, JsonObject]]
     )
+    _looked: tuple[str, int] | None = None
 
     async def look(self, primary: PrimaryKind, resources: Mapping[tuple[str, str, str], Target]) -> None:
         """Mark the requests whose object or children have changed since the last look."""
+        looked = (self.revision(), len(resources))
+        if looked == self._looked:
+            return
+        self._looked = looked
         owners: dict[str, Request] = {}
         for resource, target in {primary.target.resource: primary.target, **resources}.items():
             if target.plural == "events":

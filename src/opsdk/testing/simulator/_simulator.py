@@ -137,7 +137,7 @@ class Simulator(Expectations):
                 transport=transport,
                 client=server.client(field_manager=_TEST_MANAGER),
                 reconciler=self._make(RecordingTransport(transport, self._log)),
-                pending=Pending(transport=transport),
+                pending=Pending(transport=transport, revision=lambda: server.resource_version),
             )
             self._exits = exits.pop_all()
         return self
