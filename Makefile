@@ -12,7 +12,7 @@ CODE   := src tests examples bench
 CONTRACT := $(wildcard ../shared/contract)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-versions lint format types contracts e2e soak bench bench-micro bench-peers docs constraints controlplane clean
+.PHONY: help venv demo test test-versions lint format types contracts e2e parity soak bench bench-micro bench-peers docs constraints controlplane clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
@@ -81,6 +81,12 @@ soak: venv controlplane ## 20 minutes (MINUTES=, SECONDS=) of faults around thre
 	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
 	OPSDK_CONTROLPLANE_ASSETS=$$assets PYTHONPATH=tests:tests/support $(BIN)/python -m soak.run \
 		--seconds $(SECONDS) --report $(REPORT) $(SOAK)
+
+parity: venv controlplane ## the conformance suite on both API servers, then docs/parity.md from it
+	@assets=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)}; \
+	if [ -x "$$assets/kubectl" ]; then export OPSDK_KUBECTL=$${OPSDK_KUBECTL:-$$assets/kubectl}; fi; \
+	OPSDK_CONTROLPLANE_ASSETS=$$assets $(BIN)/python -m pytest -q -n 3 --dist loadfile $$($(BIN)/python scripts/parity --paths)
+	@$(BIN)/python scripts/parity
 
 bench: venv controlplane bench-peers ## what the hot paths cost, and operators against their peers; writes docs/benchmarks.md
 	@OPSDK_CONTROLPLANE_ASSETS=$${KUBEBUILDER_ASSETS:-$$(tests/controlplane/build.sh --where)} \

@@ -7,16 +7,19 @@ backends, against the real server on real time.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conformance.differences import taken
 from conformance.harness import Api, prepare
+from etcd_gateway import Etcd
 from opsdk.client import ClientConfig, HttpxTransport
 from opsdk.client.transport import Transport
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
+from real_cluster import RealCluster
 
 _SERVERS = [
     pytest.param("memory-asyncio", id="memory-asyncio"),
@@ -56,13 +59,20 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 async def api(server: str, anyio_backend: BackendOptions, request: pytest.FixtureRequest) -> AsyncGenerator[Api]:
     if server == "real":
         kubeconfig: Path = request.getfixturevalue("real_kubeconfig")
+        cluster: RealCluster = request.getfixturevalue("cluster")
         transport: Transport = HttpxTransport(ClientConfig.from_files([kubeconfig]))
         try:
-            api = await prepare(transport, "real")
+            api = await prepare(transport, "real", partial(_forget, cluster))
             yield api
             await api.delete("namespaces", api.namespace)
         finally:
             await transport.aclose()
     else:
         async with ApiServer() as memory:
-            yield await prepare(memory.transport(), "memory")
+            yield await prepare(memory.transport(), "memory", memory.compact)
+
+
+def _forget(cluster: RealCluster) -> None:
+    if cluster.control_plane is None:
+        pytest.skip("the history of a cluster that is not ours is left alone")
+    Etcd(cluster.control_plane.folder).compact()

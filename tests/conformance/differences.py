@@ -95,11 +95,11 @@ UNTYPED_APPLY: Final = Difference(
 )
 PATTERNS: Final = Difference(
     name="patterns",
-    what="patterns of a CRD that only Go's regular expressions know (`\\p{Greek}`)",
+    what="patterns of a CRD that only Go's regular expressions know (`\\p{…}`)",
     kube_apiserver="enforced",
     in_memory="not enforced",
     reason="Python's `re` has no such classes; all that both know is translated and enforced",
-    advice="write the class out (`[α-ωΑ-Ω]`)",
+    advice="write the characters out, as a range",
 )
 BUILTIN_WARNINGS: Final = Difference(
     name="builtin-warnings",

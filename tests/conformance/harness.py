@@ -277,12 +277,21 @@ class Api:
 
     Args:
         server: `real` or `memory`.
+        forget: Has the server forget all history.
     """
 
-    def __init__(self, transport: Transport, namespace: str, *, server: str) -> None:
+    def __init__(
+        self, transport: Transport, namespace: str, *, server: str, forget: Callable[[], None] | None = None
+    ) -> None:
         self.transport = transport
         self.namespace = namespace
         self.server = server
+        self._forget = forget
+
+    def forget(self) -> None:
+        """Have the server forget what was: versions, and where pages went on."""
+        assert self._forget is not None
+        self._forget()
 
     def path(self, resource: str, name: str = "", sub: str = "", *, namespace: str | None = None) -> str:
         root, namespaced = _ROOTS[resource]
@@ -391,10 +400,10 @@ async def eventually(holds: Callable[[], Awaitable[bool]], *, timeout_seconds: f
             await anyio.sleep(0.1)
 
 
-async def prepare(transport: Transport, server: str) -> Api:
+async def prepare(transport: Transport, server: str, forget: Callable[[], None] | None = None) -> Api:
     """A namespace of the test's own, and the CRDs: those of a control plane of ours were there before its tests."""
     namespace = new_name("conformance")
-    api = Api(transport, namespace, server=server)
+    api = Api(transport, namespace, server=server, forget=forget)
     await api.created("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     if (await api.get("customresourcedefinitions", CRDS[-1]["metadata"]["name"])).status == 200:
         return api

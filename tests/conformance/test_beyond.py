@@ -267,9 +267,10 @@ async def test_admission_adds_to_pods_and_claims(api: Api) -> None:
     answer = await api.call("POST", f"/api/v1/namespaces/{api.namespace}/persistentvolumeclaims", claim)
     finalizers = answer.body["metadata"].get("finalizers")
     volumes = (await created_pod(api, "a")).body["spec"].get("volumes", [])
-    added = (finalizers, [(set(volume) - {"name"}).pop() for volume in volumes])
+    added = [*(finalizers or ()), *((set(volume) - {"name"}).pop() for volume in volumes)]
+    nothing: list[str] = []
     assert added == ADMISSION.on(
-        api.server, kube_apiserver=(["kubernetes.io/pvc-protection"], ["projected"]), in_memory=(None, [])
+        api.server, kube_apiserver=["kubernetes.io/pvc-protection", "projected"], in_memory=nothing
     )
 
 

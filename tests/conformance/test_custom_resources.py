@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conformance.differences import PATTERNS, differs
 from conformance.harness import CRDS, GROUP, Api, Body, eventually, gadget, new_name, widget
 
 pytestmark = pytest.mark.anyio
@@ -312,6 +313,24 @@ async def test_a_crds_group_and_plural_cannot_change(api: Api) -> None:
 
     await eventually(refused)
     await api.delete("customresourcedefinitions", f"{plural}.{GROUP}")
+
+
+@differs(PATTERNS)
+async def test_patterns_that_only_go_knows_are_enforced(api: Api) -> None:
+    plural = new_plural()
+    schema = with_spec({"text": {"type": "string", "pattern": r"^\p{Greek}+$"}})
+    await api.created("customresourcedefinitions", crd(plural, schema))
+    body = {"apiVersion": f"{GROUP}/v1", "kind": plural.title(), "metadata": {"name": "a"}, "spec": {"text": "latin"}}
+    path = f"/apis/{GROUP}/v1/namespaces/{api.namespace}/{plural}"
+    statuses: list[int] = []
+
+    async def is_served() -> bool:
+        statuses.append((await api.call("POST", path, body)).status)
+        return statuses[-1] != 404
+
+    await eventually(is_served)
+    await api.delete("customresourcedefinitions", f"{plural}.{GROUP}")
+    assert statuses[-1] == PATTERNS.on(api.server, kube_apiserver=422, in_memory=201)
 
 
 # --- scale and status subresources ---

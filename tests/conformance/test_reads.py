@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+
 import anyio
 import pytest
 
@@ -127,6 +130,25 @@ async def test_a_broken_continue_token_is_a_bad_request(api: Api) -> None:
     answer = await api.get("widgets", limit=2, **{"continue": "nonsense"})
     assert (answer.status, answer.reason) == (400, "BadRequest")
     assert answer.message.startswith("invalid continue token: continue key is not valid: ")
+
+
+def _aged(token: str) -> str:
+    """The same place in a list of long ago, of which the real server's cache has no snapshot."""
+    content = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    return base64.urlsafe_b64encode(json.dumps({**content, "rv": 3}).encode()).decode().rstrip("=")
+
+
+async def test_an_expired_continue_token_is_gone_and_says_how_to_go_on(api: Api) -> None:
+    for name in "abc":
+        await api.created("widgets", widget(name))
+    token = (await api.get("widgets", limit=1)).body["metadata"]["continue"]
+    await api.patch("widgets", "b", {"spec": {"size": 9}})
+    api.forget()
+    answer = await api.get("widgets", limit=1, **{"continue": _aged(token)})
+    assert (answer.status, answer.reason) == (410, "Expired")
+    assert answer.message.startswith("The provided continue parameter is too old to display a consistent list result.")
+    second = await api.get("widgets", limit=1, **{"continue": answer.body["metadata"]["continue"]})
+    assert (second.names, second.body["items"][0]["spec"]["size"]) == (["b"], 9)
 
 
 async def test_a_page_cannot_ask_for_a_version(api: Api) -> None:
