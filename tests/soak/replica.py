@@ -31,7 +31,7 @@ __all__ = ["LEASE", "LEASE_SECONDS", "WORKERS"]
 
 LEASE: Final = "soak"
 LEASE_SECONDS: Final = 4
-WORKERS: Final = 4
+WORKERS: Final = 8
 
 
 def _tier(obj: Gadget | Part) -> str:

@@ -31,6 +31,7 @@ __all__ = ["Plan", "Report", "growth", "soak"]
 
 _USERS: Final = 2
 _SETTLE_SECONDS: Final = 180.0
+_SETTLE_SECONDS_AN_OBJECT: Final = 0.3
 
 
 @final
@@ -280,14 +281,15 @@ def _differences(direct: Direct, wanted: dict[str, tuple[int, str]]) -> list[str
 
 async def _settle(direct: Direct, users: Sequence[Churn], history: History, report: Report) -> None:
     """Wait until everything is as it was left."""
-    deadline = time.monotonic() + _SETTLE_SECONDS
+    patience = _SETTLE_SECONDS + _SETTLE_SECONDS_AN_OBJECT * report.plan.objects
+    deadline = time.monotonic() + patience
     while True:
         differences = await anyio.to_thread.run_sync(_differences, direct, _wanted(users))
         if not differences and not history.judge.unfinished:
             return
         if time.monotonic() > deadline:
             report.faults += [f"lost: {difference}" for difference in differences[:20]]
-            report.faults.append(f"{len(differences)} differences after {_SETTLE_SECONDS:g} s of calm")
+            report.faults.append(f"{len(differences)} differences after {patience:g} s of calm")
             return
         await anyio.sleep(1)
 
