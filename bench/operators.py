@@ -265,6 +265,8 @@ def _figures(samples: Sequence[Sample]) -> list[Figure]:
         if writes := of("converge", "opsdk", f"{phase} writes"):
             least = [(count, 2.0) for count in writes]
             found.append(figure(f"W2 {phase} phase: writes each", "", least, other="the least", goal=1.0))
+    if rest := of("converge", "opsdk", "rest writes"):
+        found.append(figure("W2 in rest: writes of 1,000", "", [(count, 1.0) for count in rest], other="one", goal=0.0))
     compare("W3 CPU of 1,000 events", "ms", "noop", "cpu", "kubernetes-asyncio", 0.8)
     compare("W4 start to first reconcile", "s", "idle", "start", "lightkube", 1.1)
     compare("W4 start: CPU", "s", "idle", "start cpu", "lightkube", None)
