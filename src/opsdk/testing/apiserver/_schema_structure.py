@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, final
 
@@ -12,6 +12,7 @@ from opsdk.testing.apiserver._fields import (
     Tree,
     entries,
     forbidden,
+    go_json,
     invalid,
     is_array,
     is_object,
@@ -67,9 +68,13 @@ _NOT_AT_ROOT: Final = frozenset(
     }
 )
 
+# Tests install the same kinds over and over, each on a server of its own.
+_MOST_KNOWN: Final = 256
+_KNOWN: Final[dict[tuple[str, str, bool, bool], tuple[FieldError, ...]]] = {}
 
-def structure_faults(schema: Tree, where: str, *, status: bool, rules: bool = True) -> Iterator[FieldError]:
-    """Everything that is wrong with the schema of a version.
+
+def structure_faults(schema: Tree, where: str, *, status: bool, rules: bool = True) -> Sequence[FieldError]:
+    """Everything that is wrong with the schema of a version; known at once for one that was looked at before.
 
     Args:
         schema: The version's `openAPIV3Schema`.
@@ -77,6 +82,17 @@ def structure_faults(schema: Tree, where: str, *, status: bool, rules: bool = Tr
         status: Whether the version has a status subresource, which narrows what may stand at the root.
         rules: Whether CEL rules are compiled.
     """
+    key = (go_json(schema), where, status, rules)
+    found = _KNOWN.get(key)
+    if found is None:
+        found = tuple(_faults(schema, where, status=status, rules=rules))
+        if len(_KNOWN) >= _MOST_KNOWN:
+            del _KNOWN[next(iter(_KNOWN))]
+        _KNOWN[key] = found
+    return found
+
+
+def _faults(schema: Tree, where: str, *, status: bool, rules: bool) -> Iterator[FieldError]:
     if status:
         if schema.get("type", "object") != "object":
             text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import final
 
 from opsdk.testing.apiserver._json import Document, Value, as_text, dig
@@ -134,8 +135,9 @@ def _field_text(document: Document, name: str) -> str:
 # Labels
 
 
+@lru_cache(maxsize=1024)
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Parse a label selector.
+    """Parse a label selector; tests send the same few over and over.
 
     Raises:
         StatusError: 400, it does not parse.

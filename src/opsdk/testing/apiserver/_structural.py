@@ -55,6 +55,9 @@ class StructuralSchema:
     def __init__(self, schema: JsonObject, *, rules: bool = True) -> None:
         self._schema = tree(schema)
         self._rules = rules and has_rules(self._schema)
+        # what no part of the schema asks for need not be looked for in every object
+        self._embeds = _has(self._schema, "x-kubernetes-embedded-resource")
+        self._keyed = _has(self._schema, "x-kubernetes-list-type")
 
     def default(self, obj: dict[str, Any]) -> None:
         """Drop nulls that the schema does not allow and fill in defaults, in place."""
@@ -86,8 +89,9 @@ class StructuralSchema:
         else:
             correlation = Correlation(old, self._schema) if old is not None else None
             errors = validate_value(self._schema, obj, correlation=correlation)
-        errors += _validate_embedded("", obj, self._schema)
-        if old is None or not list(_list_faults("", old, self._schema)):
+        if self._embeds:
+            errors += _validate_embedded("", obj, self._schema)
+        if self._keyed and (old is None or not list(_list_faults("", old, self._schema))):
             errors += _list_faults("", obj, self._schema)
         if self._rules:
             if any(error.reason in _BLOCKING for error in errors):
@@ -106,6 +110,13 @@ class StructuralSchema:
         before = old.get("status") if old is not None else None
         correlation = Correlation(before, schema) if before is not None else None
         return validate_value(schema, obj["status"], base="status", correlation=correlation)
+
+
+def _has(schema: Tree, key: str) -> bool:
+    """Whether a keyword stands in a schema or below."""
+    properties: Tree = members(schema, "properties")
+    below = [*properties.values(), _items(schema), schema.get("additionalProperties")]
+    return bool(schema.get(key)) or any(_has(each, key) for each in below if is_object(each))
 
 
 def _property(schema: Tree, key: str) -> Tree | None:
