@@ -177,6 +177,25 @@ def test_one_cause_is_raised_bare_with_its_own_cause() -> None:
     assert isinstance(caught.value.__cause__, KeyError)
 
 
+async def test_a_failure_while_everything_is_cancelled_is_raised_bare_too() -> None:
+    async def fail_when_cancelled() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise LookupError("on the way out")
+
+    async def work() -> None:
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(fail_when_cancelled)
+                tasks.start_soon(anyio.sleep_forever)
+        except BaseExceptionGroup as group:
+            raise_bare(group)
+
+    with pytest.raises(LookupError, match="on the way out"), anyio.move_on_after(1):
+        await work()
+
+
 def test_independent_failures_are_a_group_and_followers_of_a_lost_lease_are_not() -> None:
     raise_failures("several", [])
     with pytest.raises(LookupError):
