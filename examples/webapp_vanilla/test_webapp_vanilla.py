@@ -22,7 +22,6 @@ from opsdk.testing import ApiServer, Simulator, matching
 from opsdk.testing.apiserver.actors import DeploymentActor
 from opsdk.testing.campaigns import campaign
 from opsdk.testing.simulator import lightkube_client
-from opsdk.testing.sweeps import World, sweep
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options
 from opsdk.types import Json, JsonObject, MergePatch
 from webapp_vanilla import (
@@ -234,30 +233,3 @@ def test_whatever_a_user_asks_for_ends_as_if_it_had_been_asked_for_first() -> No
         examples=12,
     )
     assert report.changes > 5
-
-
-async def test_the_operator_survives_faults() -> None:
-    """A sample of the faults; all of them take minutes, for it asks the API server where the other asks its cache."""
-
-    async def life(world: World) -> None:
-        world.run_beside(DeploymentActor(world.client).run)
-        await world.create(msgspec.convert(CRD, CustomResourceDefinition))
-        await world.create(WebApp(metadata=ObjectMeta(name="shop"), spec=Spec(image="shop:1", config={"motd": "hi"})))
-        await world.settle()
-        await world.edit(WebApp, "shop", ask_for_less)
-        await world.settle()
-        await world.delete(WebApp, "shop")
-        await world.gone(WebApp, "shop")
-
-    def ask_for_less(webapp: WebApp) -> None:
-        webapp.spec = Spec(image="shop:2")
-
-    result = await sweep(
-        lambda client: Operator(Reconciler(client)),
-        life,
-        client_type=AsyncClient,
-        quiet=timedelta(minutes=2),
-        ignore=["WebApp status.stateHistory"],
-        sample=12,
-    )
-    assert len(result.runs) == 12
