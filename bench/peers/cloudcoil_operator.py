@@ -11,15 +11,11 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
+import cloudcoil.client  # before `caching`, which cannot be imported first
 import httpx
 from by_hand import WORKERS, Keys, run, terminated
 from cloudcoil.apimachinery import Condition, ObjectMeta, OwnerReference
 from cloudcoil.caching import Cache
-
-# isort: off - `caching` can only be imported after `client`
-from cloudcoil.client import Config
-
-# isort: on
 from cloudcoil.errors import ResourceConflict
 from cloudcoil.pydantic import BaseModel
 from cloudcoil.resources import Resource
@@ -126,7 +122,7 @@ class Converging:
 
 
 async def main() -> None:
-    config: Any = Config(namespace=given.namespace, cache=Cache(sync_timeout=120, resync_period=600))
+    config: Any = cloudcoil.client.Config(namespace=given.namespace, cache=Cache(sync_timeout=120, resync_period=600))
     with config:
         if given.workload == "sync" and given.count > LARGEST_PAGE:
             await list_and_follow(config)
