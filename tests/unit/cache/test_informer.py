@@ -144,7 +144,10 @@ async def test_w03_where_watches_are_accepted_and_stay_silent_the_state_comes_fr
         this.network.frozen = True
         await this.create("b")
         await this.delete("a")
-        await anyio.sleep(300)
+        await anyio.sleep(110)
+        assert len(this.network.watches) == 2
+        assert isinstance(this.informer.last_error, ApiTimeoutError)  # this one was accepted, and has said nothing
+        await anyio.sleep(190)
         assert this.names() == ["b"]
         assert this.informer.freshness < timedelta(seconds=200)
         await anyio.sleep(1_000)
