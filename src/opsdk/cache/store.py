@@ -80,7 +80,10 @@ class _Index(Generic[T]):
         if found := tuple(values):
             self.values[key] = found
             for value in found:
-                self.keys.setdefault(value, set()).add(key)
+                keys = self.keys.get(value)
+                if keys is None:
+                    keys = self.keys[value] = set()
+                keys.add(key)
 
     def drop(self, key: Key) -> None:
         for value in self.values.pop(key, ()):
@@ -96,7 +99,10 @@ def key_of(request: Request) -> Key:
 
 
 def _by_owner(cached: Cached[T]) -> Iterable[str]:
-    return tuple({owner.uid for owner in cached.header.owners})
+    owners = cached.header.owners
+    if len(owners) < 2:  # as for nearly all
+        return (owners[0].uid,) if owners else ()
+    return tuple({owner.uid for owner in owners})
 
 
 _OWNER: Final = "owner"
@@ -302,7 +308,10 @@ class Store(Generic[T]):
             self._uids[new.header.uid] = key
         self._labels.put(key, new.header.labels)
         self._slots[key] = _Slot(new.header, new.raw, self._lists)
-        self._namespaces.setdefault(key[0], set()).add(key)
+        keys = self._namespaces.get(key[0])
+        if keys is None:
+            keys = self._namespaces[key[0]] = set()
+        keys.add(key)
         for index in self._indexes.values():
             index.put(key, self._values(index, new))
 
