@@ -30,7 +30,7 @@ _AT_ONCE: Final = 16
 _OTHER: Final = "lightkube"
 
 
-def measure(*, gets: int = 2_000, deployments: int = 10_000, rounds: int = 5) -> list[Figure]:
+def measure(*, gets: int = 2_000, deployments: int = 10_000, rounds: int = 3) -> list[Figure]:
     """All comparisons of the client.
 
     Args:

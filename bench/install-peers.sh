@@ -40,7 +40,7 @@ environment() { # name, requirements…
   fi
 }
 
-environment opsdk --constraint ../constraints.txt --editable ..
+environment opsdk --constraint ../constraints.txt --editable .. uvloop
 environment lightkube lightkube==1.0.1
 environment kubernetes-asyncio kubernetes-asyncio==36.1.0
 environment kopf kopf==1.45.2 lightkube==1.0.1

@@ -29,14 +29,15 @@ _NEEDED: Final = {
     "noop": {"opsdk", "kubernetes-asyncio", "controller-runtime", "lightkube"},
     "idle": {"opsdk", "lightkube", "kopf", "controller-runtime"},
 }
+_ROUNDS: Final = {"sync": 3, "converge": 2, "noop": 3, "idle": 3}
 _CONFIG_MAPS: Final = 10_000
 _WIDGETS: Final = 1_000
 _CHANGES: Final = 2_000
 _RESULTS: Final = _HERE / "results" / "operators.json"
 _PATIENCE: Final = 180.0
 _CHILD_NAMESPACE: Final = "bench-converge"
-_SETTLED_SECONDS: Final = 8.0  # past what kopf's workers wait before they end
-_IDLE_SECONDS: Final = 10.0
+_SETTLED_SECONDS: Final = 7.0  # past what kopf's workers wait before they end
+_IDLE_SECONDS: Final = 7.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +190,11 @@ def _writes(before: Mapping[str, float], after: Mapping[str, float], *, events: 
     return total
 
 
-def measure(*, rounds: int = 3, workloads: Sequence[str] = (), peers: Sequence[str] = ()) -> list[Figure]:
+def measure(*, rounds: int | None = None, workloads: Sequence[str] = (), peers: Sequence[str] = ()) -> list[Figure]:
     """All comparisons of operators; writes what each run cost to `results/operators.json`.
 
     Args:
-        rounds: How often each is made.
+        rounds: How often each is made. Default: as often as makes all of it last ten minutes on a quiet machine.
         workloads: Which; default: all.
         peers: Which; default: all that are installed.
     """
@@ -213,7 +214,7 @@ def measure(*, rounds: int = 3, workloads: Sequence[str] = (), peers: Sequence[s
             ),
         }
         for workload in chosen:
-            for number in range(rounds):
+            for number in range(_ROUNDS[workload] if rounds is None else rounds):
                 for peer in names:
                     if number == 0 or peer in _NEEDED[workload]:
                         sample = Sample(workload, peer, runs[workload](peer))
