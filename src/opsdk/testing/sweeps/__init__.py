@@ -2,7 +2,7 @@
 
 from opsdk.testing.sweeps._calls import ApiCall, WatchEventSeen
 from opsdk.testing.sweeps._faults import FAULT_KINDS, FaultKind
-from opsdk.testing.sweeps._run import Invariant, Operator, Outside, Scenario
+from opsdk.testing.sweeps._settings import Invariant, Operator, Outside, Scenario
 from opsdk.testing.sweeps._sweep import sweep
 from opsdk.testing.sweeps.errors import ScenarioError, SweepError, SweepUsageError
 from opsdk.testing.sweeps.result import SweepFailure, SweepResult

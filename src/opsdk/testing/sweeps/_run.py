@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Final, NoReturn, Protocol, TypeAlias, final
+from dataclasses import replace
+from typing import Final, NoReturn, final
 
 import anyio
 
@@ -15,31 +14,23 @@ from opsdk.client import ApiClient
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.errors import LeadershipLostError
 from opsdk.manager import Manager
-from opsdk.protocols import KubeObject, Reconciler, Runnable
+from opsdk.protocols import Reconciler
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.simulator import Target, parse_path
-from opsdk.testing.sweeps._calls import ApiCall, WatchEventSeen, as_object, is_dry_run, parse_json, text_at
+from opsdk.testing.sweeps._calls import ApiCall, as_object, is_dry_run, parse_json, text_at
 from opsdk.testing.sweeps._determinism import limited, quiet_logs, repeatable
 from opsdk.testing.sweeps._driver import Primary, ReconcilerDriver
-from opsdk.testing.sweeps._faults import Fault, Plan
+from opsdk.testing.sweeps._faults import Plan
 from opsdk.testing.sweeps._injector import Hooks, Injector, ProcessState
-from opsdk.testing.sweeps._state import EndState, Ignored, changed_lines, read_state
+from opsdk.testing.sweeps._settings import Outcome, Settings, Trouble
+from opsdk.testing.sweeps._state import EndState, changed_lines, read_state
 from opsdk.testing.sweeps._transport import ProcessTransport
 from opsdk.testing.sweeps.errors import ScenarioError
 from opsdk.testing.sweeps.world import World
 from opsdk.testing.virtual_time import VirtualClock
-from opsdk.types import Json, JsonObject
+from opsdk.types import JsonObject
 
-__all__ = ["Invariant", "Operator", "Outcome", "Outside", "Run", "Scenario", "Settings", "Trouble"]
-
-Operator: TypeAlias = Reconciler | Runnable
-"""What a sweep breaks: a reconciler, a `Manager`, or anything with `run()`."""
-
-Scenario: TypeAlias = Callable[[World], Awaitable[None]]
-"""The user's side."""
-
-Invariant: TypeAlias = Callable[[World], Awaitable[None]]
-"""Raises when something does not hold."""
+__all__ = ["Run"]
 
 RANDOM_NAMES_NONE: Final = frozenset[tuple[str, str, str]]()
 
@@ -48,65 +39,6 @@ _LATE_SECONDS: Final = 20.0
 _CUT_SECONDS: Final = 20.0
 _MOST_RESTARTS: Final = 5
 _SHOWN_WRITES: Final = 3
-
-
-class Outside(Protocol):
-    """What an operator keeps outside of the cluster: a database, an account at a cloud."""
-
-    async def reset(self) -> None:
-        """Make it empty; called before every run."""
-        ...
-
-    async def state(self) -> Json:
-        """What is there, as JSON; compared at the end of every run. Uids of objects may be in it."""
-        ...
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What is the same in all runs of a sweep."""
-
-    make: Callable[[Transport], Operator]
-    scenario: Scenario
-    install: tuple[type[KubeObject], ...]
-    namespace: str
-    always: Invariant | None
-    outside: Outside | None
-    ignored: Ignored
-    quiet: timedelta
-    rest: timedelta
-    patience: timedelta
-    real_seconds: float
-    seed: int
-    for_httpx2: bool
-    logs: bool
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """What a run found: in a line, and in detail."""
-
-    reason: str
-    details: tuple[str, ...] = ()
-
-
-@final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What one run came to."""
-
-    plan: Plan
-    trouble: Trouble | None
-    hit: dict[Fault, str]
-    writes: tuple[ApiCall, ...]
-    reads: tuple[ApiCall, ...]
-    events: tuple[WatchEventSeen, ...]
-    requests: int
-    longest_burst: int
-    state: EndState | None
-    virtual_seconds: float
 
 
 @final

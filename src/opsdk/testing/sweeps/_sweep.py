@@ -23,7 +23,8 @@ from opsdk.testing.sweeps._faults import (
     FaultKind,
     Plan,
 )
-from opsdk.testing.sweeps._run import Invariant, Operator, Outcome, Outside, Run, Scenario, Settings, Trouble
+from opsdk.testing.sweeps._run import Run
+from opsdk.testing.sweeps._settings import Invariant, Operator, Outcome, Outside, Scenario, Settings, Trouble
 from opsdk.testing.sweeps._state import EndState, Ignored
 from opsdk.testing.sweeps.errors import SweepError, SweepUsageError
 from opsdk.testing.sweeps.result import SweepFailure, SweepResult
