@@ -681,3 +681,37 @@ async def test_unknown_fields_of_custom_resources_are_dropped_otherwise(api: Api
     created = await api.create("widgets", widget("a", {"nope": 1}), fieldValidation="Ignore")
     assert created.status == 201
     assert "nope" not in created.body["spec"]
+
+
+@pytest.mark.parametrize("kind", ["Validating", "Mutating"])
+async def test_webhook_configurations_get_their_defaults(api: Api, kind: str) -> None:
+    plural = f"{kind.lower()}webhookconfigurations"
+    webhook: Body = {
+        "name": "hook.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"service": {"name": "hook", "namespace": "none"}},
+        "rules": [
+            {"operations": ["CREATE"], "apiGroups": ["x.example.com"], "apiVersions": ["v1"], "resources": ["y"]}
+        ],
+    }
+    body = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": new_name("hook")},
+        "webhooks": [webhook],
+    }
+    path = f"/apis/admissionregistration.k8s.io/v1/{plural}"
+    (stored,) = (await api.call("POST", path, body, query={"dryRun": "All"})).body["webhooks"]
+    again = {} if kind == "Validating" else {"reinvocationPolicy": "Never"}
+    assert stored == {
+        **webhook,
+        **again,
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": {},
+        "objectSelector": {},
+        "timeoutSeconds": 10,
+        "clientConfig": {"service": {"name": "hook", "namespace": "none", "port": 443}},
+        "rules": [{**webhook["rules"][0], "scope": "*"}],
+    }

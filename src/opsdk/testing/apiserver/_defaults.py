@@ -13,6 +13,7 @@ from opsdk.testing.apiserver._json import Document, Value, as_list, as_object, a
 from opsdk.testing.apiserver._kinds import KindInfo
 from opsdk.testing.apiserver._quantity import canonical_quantity
 from opsdk.testing.apiserver._service_defaults import default_service, prepare_service
+from opsdk.testing.apiserver._webhook_defaults import default_mutating_webhooks, default_validating_webhooks
 from opsdk.types import JsonObject
 
 __all__ = ["default_builtin", "prepare_builtin", "without_nulls"]
@@ -528,6 +529,7 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "horizontalpodautoscalers.autoscaling": _autoscaler,
     "jobs.batch": _job,
     "limitranges": _limit_range,
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": default_mutating_webhooks,
     "namespaces": _namespace,
     "networkpolicies.networking.k8s.io": _network_policy,
     "persistentvolumeclaims": _claim,
@@ -544,6 +546,7 @@ _DEFAULTS: Final[dict[str, Callable[[Document], None]]] = {
     "services": default_service,
     "statefulsets.apps": _stateful_set,
     "storageclasses.storage.k8s.io": _storage_class,
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": default_validating_webhooks,
 }
 _PREPARATIONS: Final[dict[str, Callable[[Document], None]]] = {
     "clusterroles.rbac.authorization.k8s.io": _role,
