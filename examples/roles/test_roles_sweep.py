@@ -100,5 +100,5 @@ async def test_rows_are_what_the_cluster_says_whatever_goes_wrong(
         return manager
 
     rows, seed = Rows(database), len(anyio_backend[0])
-    result = await sweep(operator, roles_come_and_go, install=[Role, Scope], outside=rows, sample=40, seed=seed)
-    assert len(result.runs) == 40
+    result = await sweep(operator, roles_come_and_go, install=[Role, Scope], outside=rows, sample=24, seed=seed)
+    assert len(result.runs) == 24

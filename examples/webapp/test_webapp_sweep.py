@@ -51,5 +51,5 @@ async def test_a_manager_survives_faults_at_calls_of_a_whole_life(anyio_backend:
         register(manager)
         return manager
 
-    result = await sweep(operator, whole_life, install=[WebApp], sample=24, seed=len(anyio_backend[0]))
-    assert len(result.runs) == 24
+    result = await sweep(operator, whole_life, install=[WebApp], sample=16, seed=len(anyio_backend[0]))
+    assert len(result.runs) == 16

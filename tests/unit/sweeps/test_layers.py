@@ -70,10 +70,10 @@ def managed(client: ApiClient) -> Manager:
 
 
 async def test_owned_children_are_as_declared_whatever_goes_wrong() -> None:
-    result = await sweep(Owner, children_come_and_go, install=[Gadget], sample=40)
-    assert len(result.runs) == 40
+    result = await sweep(Owner, children_come_and_go, install=[Gadget], sample=24)
+    assert len(result.runs) == 24
 
 
 async def test_owned_children_are_as_declared_whatever_goes_wrong_with_the_caches() -> None:
-    result = await sweep(managed, children_come_and_go, install=[Gadget], sample=30)
-    assert len(result.runs) == 30
+    result = await sweep(managed, children_come_and_go, install=[Gadget], sample=16)
+    assert len(result.runs) == 16

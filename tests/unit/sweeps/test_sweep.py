@@ -81,8 +81,8 @@ async def test_a_manager_that_is_right_survives_every_fault_with_its_caches() ->
         manager.controller(Gadget).owns(ConfigMap).complete(Right(manager.client))
         return manager
 
-    result = await sweep(operator, whole_life, install=[Gadget])
-    assert {plan.partition(":")[0] for plan in result.runs} == set(FAULT_KINDS)
+    result = await sweep(operator, whole_life, install=[Gadget], sample=24)
+    assert len(result.runs) == 24
 
 
 async def test_a_manager_that_loses_its_lease_at_any_write_makes_way_for_another() -> None:

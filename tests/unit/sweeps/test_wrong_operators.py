@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from lightkube import AsyncClient
@@ -10,7 +10,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
 
 from opsdk import Client, Request, Result
-from opsdk.testing.sweeps import Scenario, SweepError, SweepFailure, World, sweep
+from opsdk.testing.sweeps import FAULT_KINDS, FaultKind, Scenario, SweepError, SweepFailure, World, sweep
 from opsdk.types import MergePatch
 from sweep_gadgets import (
     Accounts,
@@ -40,9 +40,14 @@ from sweep_gadgets import (
 pytestmark = pytest.mark.anyio
 
 
-async def failures_of(make: Callable[[Client], Base], scenario: Scenario = create_and_wait) -> list[SweepFailure]:
+async def failures_of(
+    make: Callable[[Client], Base],
+    scenario: Scenario = create_and_wait,
+    *,
+    faults: Sequence[FaultKind] = FAULT_KINDS,
+) -> list[SweepFailure]:
     with pytest.raises(SweepError) as caught:
-        await sweep(make, scenario, install=[Gadget])
+        await sweep(make, scenario, install=[Gadget], faults=faults)
     return checked(caught.value)
 
 
@@ -125,7 +130,7 @@ async def test_a_duplicate_for_the_sake_of_a_stale_read_is_found_by_a_cache_that
 
 
 async def test_a_deletion_that_only_one_phase_knows_is_found_when_it_comes_in_another() -> None:
-    failures = await failures_of(DeletedOnlyWhenReady, delete_at_once)
+    failures = await failures_of(DeletedOnlyWhenReady, delete_at_once, faults=["crash-before", "crash-after"])
     assert "crash-after:2" in plans(failures)
     assert "still not: Gadget g gone (its finalizers: gadgets.example.com/account)" in failures[0].reason
 
