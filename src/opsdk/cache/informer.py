@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -172,9 +173,15 @@ class Informer(Generic[T]):
         return timedelta(seconds=max(anyio.current_time() - self._heard_at, 0.0))
 
     def add_handler(self, handler: Handler[T], /) -> None:
-        """Tell `handler` what changes from now on, and first, as initial, of what is there already."""
+        """Tell `handler` what changes from now on, and first, as initial, of what is there already, in random order.
+
+        Random, so that an operator which is interrupted again and again gets to every object in the end, and not only
+        to those that a list has first.
+        """
         self._handlers.append(handler)
-        for cached in self._store.select():
+        present = list(self._store.select())
+        random.shuffle(present)
+        for cached in present:
             self._tell(handler, ObjectAdded(new=cached, initial=True))
 
     def remove_handler(self, handler: Handler[T], /) -> None:
