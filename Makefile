@@ -21,7 +21,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@echo "venv: making $(VENV) with $$($(PYTHON) --version); this takes a minute or two"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-		--editable '.[trio,cel,controlplane,testing,examples,dev]'
+		--editable '.[trio,cel,controlplane,testing,campaigns,examples,dev]'
 	@touch $@
 
 venv: $(VENV)/.ready ## a virtual environment with all extras, quietly when it is there
@@ -98,8 +98,9 @@ bench-micro: venv ## single operations against a fixed piece of work: quick, and
 bench-peers: ## the operators that opsdk is compared with, once per machine, outside the checkout
 	@bench/install-peers.sh >/dev/null
 
-docs: venv ## check that the documentation's code runs and its links lead somewhere
+docs: venv ## check that the documentation's code runs, its links lead somewhere, and the parity table is of these tests
 	@$(BIN)/python scripts/check-docs
+	@$(BIN)/python scripts/parity --check
 
 constraints: venv ## compile constraints.txt anew
 	@$(BIN)/pip-compile --quiet --all-extras --strip-extras --allow-unsafe --no-header --annotation-style line \
