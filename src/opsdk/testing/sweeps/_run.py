@@ -10,6 +10,7 @@ from typing import Final, NoReturn, final
 import anyio
 
 from opsdk import clock
+from opsdk._groups import unwrap
 from opsdk.client import ApiClient
 from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.errors import LeadershipLostError
@@ -228,12 +229,12 @@ class Run(Hooks):
         self._tasks.start_soon(self._run_process, process)
 
     async def _run_process(self, process: ProcessState) -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
         with process.scope:
             try:
                 await self._operate(process)
             except Exception as raised:  # noqa: BLE001 - the process ends with it, and the next one begins
-                error = raised
+                error = unwrap(raised)
         killed, process.dead = process.dead, True
         self._drivers.pop(process.number, None)
         process.ended.set()
