@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Final, Generic, Protocol, final
 
 from typing_extensions import TypeVar
@@ -18,7 +19,8 @@ __all__ = ["OwnShare", "Share", "Turn", "WorkDivision"]
 
 T = TypeVar("T", bound=KubeObject)
 
-_GONE_REMEMBERED: Final = 4096
+_REMEMBERED: Final = 4096
+_SUSPENDED: Final = timedelta(seconds=1)
 
 
 class Turn(Protocol):
@@ -62,6 +64,10 @@ class OwnShare(Protocol):
 class Share(Generic[T]):
     """Follows a division: counts the objects that are ours, and queues those that have become ours.
 
+    A key that is turned away is not lost: where it is ours by the division, and only the right to work is not in force,
+    it comes back by itself; else with its object, when that has become ours. Of keys that no object stands behind, the
+    last 4,096 are remembered for that.
+
     Args:
         division: Says which are.
         informers: All objects of the controller's kind.
@@ -73,6 +79,7 @@ class Share(Generic[T]):
         self._informers = informers
         self._queue = queue
         self._gone: OrderedDict[Request, str] = OrderedDict()
+        self._turned_away: OrderedDict[Request, str] = OrderedDict()
         self.objects: int = 0
         """How many objects are ours. Read from any thread."""
         for informer in informers:
@@ -85,19 +92,22 @@ class Share(Generic[T]):
         An object that is gone belongs to whom it belonged to. One that never was, to whoever its name falls to.
         """
         uid = self._gone.get(request, str(request)) if cached is None else cached.header.uid
-        return self._division.turn(uid)
+        turn = self._division.turn(uid)
+        if turn is None and self._division.holds(uid):
+            # Whether the right comes back, by a renewal that was under way, or is lost: nobody tells us of the former.
+            self._queue.add_after(request, _SUSPENDED)
+        elif turn is None and cached is None:
+            _remember(self._turned_away, request, uid)
+        return turn
 
     def _handle(self, change: Change[T]) -> None:
         match change:
             case ObjectAdded(new=new):
                 self._gone.pop(new.header.request, None)
+                self._turned_away.pop(new.header.request, None)
                 self.objects += self._division.holds(new.header.uid)
             case ObjectDeleted(old=old):
-                request = old.header.request
-                self._gone[request] = old.header.uid
-                self._gone.move_to_end(request)
-                if len(self._gone) > _GONE_REMEMBERED:
-                    self._gone.popitem(last=False)
+                _remember(self._gone, old.header.request, old.header.uid)
                 self.objects -= self._division.holds(old.header.uid)
             case ObjectModified():
                 pass
@@ -112,3 +122,14 @@ class Share(Generic[T]):
                     if not held(header.uid):
                         self._queue.add(header.request, priority=Priority.LOW)
         self.objects = ours
+        for request, uid in list(self._turned_away.items()):
+            if self._division.holds(uid):
+                del self._turned_away[request]
+                self._queue.add(request, priority=Priority.LOW)
+
+
+def _remember(known: OrderedDict[Request, str], request: Request, uid: str) -> None:
+    known[request] = uid
+    known.move_to_end(request)
+    if len(known) > _REMEMBERED:
+        known.popitem(last=False)
