@@ -235,6 +235,10 @@ class LeaderElector:
                 if won and self.is_leader:
                     _logger.info("leading: the Lease %s is held by %s", self.lease, self._identity)
                     return
+                if won:
+                    # The answer came when the right to work had run out already: this process stood still. Nothing has
+                    # begun under it, so it is no leader's Lease that is lost; it is taken anew.
+                    self._step_down()
             if self.leader != seen:
                 seen = self.leader
                 _logger.info("the Lease %s is held by %s", self.lease, seen or "nobody")

@@ -365,3 +365,33 @@ async def test_durations_that_cannot_be_safe_are_refused(retry_seconds: float, l
     async with ApiServer() as server:
         with pytest.raises(ConfigurationError, match="renew_deadline"):
             Replica(server, "first", retry_seconds=retry_seconds, lease_seconds=lease_seconds)
+
+
+class Hang(Network):
+    """The process stands still after its first write has taken effect, for longer than it may lead."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self.seconds = 0.0
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        answer = await super().request(request)
+        if request.method != "GET" and not self.seconds:
+            self.seconds = 20.0
+        return answer
+
+
+async def test_a_candidate_that_hung_while_it_took_the_lease_leads_all_the_same() -> None:
+    async with ApiServer() as server:
+        network = Hang(server.transport())
+        elector = LeaderElector(
+            ApiClient(network),
+            name="op",
+            namespace="default",
+            identity="a",
+            clock=lambda: anyio.current_time() + network.seconds,
+        )
+        with anyio.fail_after(10):
+            await elector.acquire()
+        assert elector.is_leader
+        await elector.release()
