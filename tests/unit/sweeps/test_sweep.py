@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
+from typing import cast
 
 import anyio
 import pytest
@@ -19,6 +20,7 @@ from opsdk.models import owner_reference_to
 from opsdk.protocols import Added, Modified
 from opsdk.testing.sweeps import (
     FAULT_KINDS,
+    FaultKind,
     ScenarioError,
     SweepError,
     SweepResult,
@@ -379,6 +381,70 @@ async def test_secrets_are_compared_and_never_shown() -> None:
 async def test_what_is_no_fault_is_refused_with_the_kinds_there_are() -> None:
     with pytest.raises(SweepUsageError, match=r"'crash:1' is no fault; it has to look like 'crash-after:3'"):
         await sweep(Right, create_and_wait, install=[Gadget], only="crash:1")
+
+
+async def test_a_fault_that_does_not_happen_is_no_success() -> None:
+    with pytest.raises(SweepUsageError, match=r"crash-after:9 did not happen, so nothing was tried: .* 2 writes"):
+        await sweep(Right, create_and_wait, install=[Gadget], only="crash-after:9")
+
+
+async def test_an_operator_that_does_nothing_is_no_success() -> None:
+    class Idle:
+        """Perhaps it has another client than the one that it was given."""
+
+        def __init__(self, client: ApiClient) -> None:
+            self.client = client
+
+        async def run(self) -> None:
+            await anyio.sleep_forever()
+
+    class OnlyCreates(Base):
+        async def follow(self, found: Gadget) -> None:
+            with suppress(AlreadyExistsError):
+                await self.client.create(child_of(found, "c"))
+
+    async def create(world: World) -> None:
+        await world.create(gadget())
+        await world.settle()
+
+    with pytest.raises(SweepUsageError, match=r"nothing to break: the operator made 0 writes"):
+        await sweep(Idle, create, install=[Gadget])
+    with pytest.raises(SweepUsageError, match=r"none of them is one for conflict"):
+        await sweep(OnlyCreates, create, install=[Gadget], faults=["conflict"])
+
+
+async def test_what_would_run_nothing_is_refused() -> None:
+    misspelt = cast("FaultKind", "crash-aftr")
+    with pytest.raises(SweepUsageError, match=r"'crash-aftr' is no kind of fault; there are crash-before, "):
+        await sweep(Right, create_and_wait, install=[Gadget], faults=["timeout", misspelt])
+    with pytest.raises(SweepUsageError, match=r"faults=\[\] breaks nothing"):
+        await sweep(Right, create_and_wait, install=[Gadget], faults=[])
+    with pytest.raises(SweepUsageError, match="at least 1"):
+        await sweep(Right, create_and_wait, install=[Gadget], sample=0)
+    with pytest.raises(SweepUsageError, match="at least 1"):
+        await sweep(Right, create_and_wait, install=[Gadget], most_failures=0)
+
+
+async def test_a_fault_that_hits_another_call_than_was_planned_is_counted() -> None:
+    runs = 0
+
+    class InAnyOrder(Base):
+        """Its runs end alike, and get there by other ways."""
+
+        async def follow(self, found: Gadget) -> None:
+            for name in ("a", "b") if runs % 2 else ("b", "a"):
+                if await self.child(found, name) is None:
+                    await self.client.create(child_of(found, name))
+            await self.say(found, phase="Ready")
+
+    async def create(world: World) -> None:
+        nonlocal runs
+        runs += 1
+        await create_and_wait(world)
+
+    result = await sweep(InAnyOrder, create, install=[Gadget], faults=["crash-before", "error"])
+    assert result.missed == ("crash-before:2", "error:1")
+    assert str(result).endswith("; in 2 of them it did not happen where it was planned")
 
 
 async def test_a_run_that_does_not_repeat_without_faults_says_what_to_ignore() -> None:

@@ -14,6 +14,7 @@ from opsdk.client import ApiClient
 from opsdk.client.transport import Transport
 from opsdk.protocols import KubeObject
 from opsdk.testing.simulator import lightkube_client
+from opsdk.testing.sweeps._calls import ApiCall, WatchEventSeen
 from opsdk.testing.sweeps._determinism import require_virtual_time
 from opsdk.testing.sweeps._faults import (
     EVENT_FAULTS,
@@ -141,8 +142,10 @@ async def sweep(
 
     Raises:
         SweepError: A run did not end as it should; `result` has all of them.
-        SweepUsageError: There is no virtual time, `only` names no fault, or two runs without a fault differ.
+        SweepUsageError: There is no virtual time, `only` names no fault or one that does not happen, the operator
+            makes no call at which one of `faults` can be put, or two runs without a fault differ.
     """
+    _refuse_what_runs_nothing(faults, sample=sample, pairs=pairs, most_failures=most_failures)
     await require_virtual_time()
     settings = Settings(
         make=_maker(make_operator, client_type, namespace),
@@ -165,7 +168,7 @@ async def sweep(
     await work.learn()
     if not work.failures:
         if wanted is not None:
-            await work.run([wanted] if wanted.faults else [])
+            await work.run_only(wanted)
         else:
             singles = _chosen(work.singles(faults), sample, seed)
             await work.run(singles)
@@ -219,7 +222,11 @@ class _Sweep:
         self._clean = first
 
     def singles(self, kinds: Sequence[FaultKind]) -> list[Plan]:
-        """One fault at each call where it makes sense."""
+        """One fault at each call where it makes sense.
+
+        Raises:
+            SweepUsageError: There is no such call.
+        """
         clean = self._clean
         if clean is None:
             return []
@@ -236,7 +243,29 @@ class _Sweep:
             else:
                 numbers = [write.number for write in clean.writes]
             plans += [Plan.of([Fault(kind, number)]) for number in numbers]
+        if not plans:
+            raise SweepUsageError(
+                f"there is nothing to break: the operator made {len(clean.writes)} writes and {len(clean.reads)} reads, and "
+                f"its watches brought {len(clean.events)} events; none of them is one for {', '.join(kinds)}; "
+                "does it use the client that it is given?"
+            )
         return plans
+
+    async def run_only(self, plan: Plan) -> None:
+        """Run this plan alone.
+
+        Raises:
+            SweepUsageError: A fault of it did not happen, and nothing else went wrong.
+        """
+        if not plan.faults:
+            return
+        outcome = await self._run_and_judge(plan)
+        never = [str(fault) for fault in plan.faults if fault not in outcome.hit]
+        if never and not self.failures:
+            raise SweepUsageError(
+                f"{', '.join(never)} did not happen, so nothing was tried: the run made {len(outcome.writes)} writes "
+                f"and {len(outcome.reads)} reads, and its watches brought {len(outcome.events)} events"
+            )
 
     async def run(self, plans: Sequence[Plan]) -> None:
         """Run each plan, until there are too many failures."""
@@ -261,13 +290,33 @@ class _Sweep:
             seen.add(str(plan))
             await self._run_and_judge(plan)
 
-    async def _run_and_judge(self, plan: Plan) -> None:
+    async def _run_and_judge(self, plan: Plan) -> Outcome:
         outcome = await self._one(plan)
         self._plans.append(str(plan))
-        if len(outcome.hit) < len(plan.faults):
+        if len(outcome.hit) < len(plan.faults) or self._went_astray(outcome):
             self._missed.append(str(plan))
         if outcome.trouble is not None:
             self._failed(await self._shortest(outcome))
+        return outcome
+
+    def _went_astray(self, outcome: Outcome) -> bool:
+        """Whether the first fault has hit another call than the one of that number in the run without a fault.
+
+        Until then nothing is different, so that the runs of this operator do not repeat.
+        """
+        clean, fault = self._clean, outcome.plan.faults[0]
+        if clean is None or len(outcome.plan.faults) > 1 or fault not in outcome.hit:
+            return False
+        calls: Sequence[ApiCall | WatchEventSeen] = clean.writes
+        if fault.kind in EVENT_FAULTS:
+            calls = clean.events
+        elif fault.kind in READ_FAULTS:
+            calls = clean.reads
+        planned = next((str(call) for call in calls if call.number == fault.at), "")
+        came = outcome.hit[fault]
+        if self._random_names:  # from a source that no seed settles, they differ from run to run
+            planned, came = planned.rpartition("/")[0], came.rpartition("/")[0]
+        return planned != came
 
     async def _shortest(self, outcome: Outcome) -> Outcome:
         """The same failure with fewer faults, if there is one."""
@@ -318,6 +367,18 @@ class _Sweep:
             requests=self._requests,
             virtual_seconds=self._virtual_seconds,
         )
+
+
+def _refuse_what_runs_nothing(
+    faults: Sequence[FaultKind], *, sample: int | None, pairs: int, most_failures: int
+) -> None:
+    unknown = [repr(kind) for kind in faults if kind not in FAULT_KINDS]
+    if unknown:
+        raise SweepUsageError(f"{', '.join(unknown)} is no kind of fault; there are {', '.join(FAULT_KINDS)}")
+    if not faults:
+        raise SweepUsageError("faults=[] breaks nothing; for the run without a fault alone there is only='none'")
+    if (sample is not None and sample < 1) or most_failures < 1 or pairs < 0:
+        raise SweepUsageError("sample and most_failures have to be at least 1, and pairs at least 0")
 
 
 def _worthwhile_reads(clean: Outcome) -> list[int]:

@@ -59,7 +59,8 @@ class SweepResult:
         reads: Its reads.
         events: What its watches brought.
         runs: The plans that were run, those without a fault aside.
-        missed: Plans whose fault never happened, because the run took another way before it.
+        missed: Those of them whose fault did not happen at the call that it was meant for, because the run took
+            another way before it: a pair's second fault after its first, or an operator whose runs do not repeat.
         failures: What went wrong.
         requests: How many calls the operator made in all runs.
         virtual_seconds: How much time passed in all runs.
@@ -76,7 +77,8 @@ class SweepResult:
 
     def __str__(self) -> str:
         if not self.failures:
-            return f"all {len(self.runs)} runs with a fault ended as the one without"
+            missed = f"; in {len(self.missed)} of them it did not happen where it was planned" if self.missed else ""
+            return f"all {len(self.runs)} runs with a fault ended as the one without{missed}"
         by_trouble: dict[tuple[str, ...], list[SweepFailure]] = {}
         for failure in self.failures:
             # The end state is the same trouble only if it differs in the same way; of others the reason says enough.
