@@ -139,8 +139,8 @@ class ShardMembership:
         self._shares = Shares(is_member=lambda: self.is_member, woken=self._work_ended)
         self._elector = self._new_elector()
         self._acknowledged = ""
-        self._adopted_at = 0.0
-        self._tell_stuck_at = 0.0
+        self._leaving: dict[ShardTurn, float] = {}
+        self._tell_stuck_after = self._grace_seconds + _PATIENCE_SECONDS
         self._claims: dict[str, tuple[Claim, float]] = {}
         self._missing: dict[str, float] = {}
         self._hesitation = 0
@@ -245,6 +245,7 @@ class ShardMembership:
         elector = self._elector = self._new_elector()
         member = elector.lease.partition("/")[2]
         self._acknowledged, self._claims, self._missing, self._hesitation = "", {}, {}, 0
+        self._leaving.clear()
         try:
             await elector.acquire()
             self._shares.join(member)
@@ -320,18 +321,21 @@ class ShardMembership:
         return True
 
     def _hurry_leaving(self) -> None:
-        leaving, since = self._shares.leaving(), self._time() - self._adopted_at
-        if not leaving or since < self._grace_seconds:
-            return
-        for turn in leaving:
-            turn.revoke()
-        if since >= self._tell_stuck_at:
+        """Cancel what has had its grace; that does not begin anew with another view."""
+        now = self._time()
+        self._leaving = {turn: self._leaving.get(turn, now) for turn in self._shares.leaving()}
+        for turn, since in self._leaving.items():
+            if now - since >= self._grace_seconds:
+                turn.revoke()
+        longest = max((now - since for since in self._leaving.values()), default=0.0)
+        if longest < self._grace_seconds:
+            self._tell_stuck_after = self._grace_seconds + _PATIENCE_SECONDS
+        elif longest >= self._tell_stuck_after:
             self._tell_stuck()
-            self._tell_stuck_at = 2 * since
+            self._tell_stuck_after = 2 * longest
 
     def _adopt(self, view: View) -> None:
         self._shares.adopt(view)
-        self._adopted_at, self._tell_stuck_at = self._time(), self._grace_seconds + _PATIENCE_SECONDS
         _logger.info("sharding: view %s of %s: %s", view.id, self._name, ", ".join(sorted(view.members)))
         self._acknowledge()
 
@@ -373,7 +377,14 @@ class ShardMembership:
 
     @staticmethod
     def _all_clear(member: str, leases: Mapping[str, Lease], view: View) -> bool:
-        """Whether everybody else has given up what the view takes from it."""
+        """Whether everybody else has given up what the view takes from it.
+
+        Who is in no view may hold nothing. One that has acknowledged some and is not in this one tells of a view that
+        we do not know: this one was published by who did not know it either, after somebody had deleted it.
+        """
+        strangers = [lease for name, lease in leases.items() if name != member and name not in view.members]
+        if any(Claim.of(lease).holder and _annotation(lease, ACKNOWLEDGED_ANNOTATION) for lease in strangers):
+            return False
         for other, new_in in view.members.items():
             if other == member or new_in == view.id:
                 continue
