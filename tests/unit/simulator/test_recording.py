@@ -9,12 +9,13 @@ from typing import Protocol
 
 import pytest
 from lightkube import ApiError, AsyncClient
+from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import Condition, ObjectMeta
 from lightkube.resources.apps_v1 import Deployment
-from lightkube.resources.core_v1 import ConfigMap, Event, Secret, Service
+from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret, Service
 from pydantic import Field
 
-from opsdk.errors import NotFoundError
+from opsdk.errors import InvalidError, NotFoundError, ObjectError
 from opsdk.models import Conditions, CustomResource, Model
 from opsdk.protocols import Client
 from opsdk.testing.simulator import (
@@ -24,7 +25,7 @@ from opsdk.testing.simulator import (
     UnexpectedActionsError,
     matching,
 )
-from opsdk.types import MergePatch, Request, Result
+from opsdk.types import JsonPatch, MergePatch, Request, Result
 
 pytestmark = pytest.mark.anyio
 
@@ -245,6 +246,21 @@ async def test_secret_values_are_never_shown() -> None:
     assert not any(secret in text for secret in ("hunter2", "aHVudGVyMg", "b3RoZXI"))
 
 
+async def test_an_answer_that_quotes_a_secret_is_not_shown() -> None:
+    async def write(client: Client, request: Request) -> None:
+        secret = Secret(metadata=ObjectMeta(name="s", namespace=request.namespace), stringData={"password": "hunter2"})
+        await client.create(secret)
+        patch = JsonPatch([{"op": "replace", "path": "/data", "value": "aHVudGVyMg=="}])
+        with pytest.raises(InvalidError):
+            await client.patch(Secret, "s", patch, namespace=request.namespace)
+
+    with pytest.raises(UnexpectedActionsError) as caught:
+        async with Simulator(does(write)) as sim:
+            await sim.create(Thing(metadata=ObjectMeta(name="t"), spec=ThingSpec()))
+    assert "patch: Invalid value: (hidden)" in str(caught.value)
+    assert "aHVudGVyMg" not in str(caught.value)
+
+
 async def test_events_queue_apart_and_left_over_ones_never_fail() -> None:
     async def records(client: Client, request: Request) -> None:
         for reason in ("First", "Second", "Third"):
@@ -334,6 +350,33 @@ async def test_simulate_ready_sets_one_condition_and_keeps_the_others() -> None:
             ("Other", "False", "R"),
             ("Ready", "True", "SimulatedReady"),
         ]
+
+
+async def test_a_state_that_the_kind_does_not_keep_is_refused() -> None:
+    async def nothing(_client: Client, _request: Request) -> None: ...
+
+    async with Simulator(does(nothing)) as sim:
+        await sim.create(Thing(metadata=ObjectMeta(name="t"), spec=ThingSpec()))
+        with pytest.raises(ObjectError, match=r"Thing t did not keep a state in status\.state"):
+            await sim.simulate_state("running")
+
+
+async def test_what_is_created_below_an_object_is_expected_by_its_subresource() -> None:
+    class Evicts:
+        def __init__(self, client: AsyncClient) -> None:
+            self.client = client
+
+        async def reconcile(self, request: Request) -> Result:
+            eviction = Pod.Eviction(metadata=ObjectMeta(name="p", namespace=request.namespace))
+            await self.client.create(eviction, "p")
+            return Result()
+
+    async with Simulator(Evicts, client_type=AsyncClient) as sim:
+        spec = PodSpec(containers=[Container(name="c", image="i")])
+        await sim.fake_client.create(Pod(metadata=ObjectMeta(name="p"), spec=spec), namespace="default")
+        await sim.create(ConfigMap(metadata=ObjectMeta(name="c")))
+        evicted = sim.expect_create(Pod, "p", subresource="eviction")
+        assert evicted.spec is not None
 
 
 async def test_a_reconciler_on_lightkubes_own_client_is_recorded_too() -> None:

@@ -25,9 +25,9 @@ T = TypeVar("T", bound=KubeObject)
 class Expectations:
     """A record of writes, and the `expect_…` calls that take them in order.
 
-    Each call takes the next recorded write and returns its object: as stored after the write, for a delete as it was
-    before. A call that finds another write takes nothing and fails with what was expected, what came, what it changed
-    and what else is queued. Events queue apart from all other writes.
+    Each call takes the next recorded write and returns its object: as stored after the write; for a delete, and for a
+    subresource other than `status`, as it was before. A call that finds another write takes nothing and fails with what
+    was expected, what came, what it changed and what else is queued. Events queue apart from all other writes.
 
     After the kind, each call takes, in any order, the object's name and any number of `matching(…)`. In pytest, the
     traceback of a failure ends at the test's own line.
@@ -65,14 +65,16 @@ class Expectations:
         if self._log.queue:
             raise UnexpectedActionsError(unexpected_text(tuple(self._log.queue), self._log.refused))
 
-    def expect_create(self, kind: type[T], /, *what: str | Matching[T], namespace: str | None = None) -> T:
-        """Expect that an object of `kind` was created.
+    def expect_create(
+        self, kind: type[T], /, *what: str | Matching[T], namespace: str | None = None, subresource: str | None = None
+    ) -> T:
+        """Expect that an object of `kind` was created, or something below one: a pod's `eviction`.
 
         Raises:
             ExpectationError: The next write is another one.
         """
         __tracebackhide__ = True
-        return self._expect("create", kind, what, namespace, subresource=None)
+        return self._expect("create", kind, what, namespace, subresource=subresource)
 
     def expect_replace(
         self, kind: type[T], /, *what: str | Matching[T], namespace: str | None = None, subresource: str | None = None

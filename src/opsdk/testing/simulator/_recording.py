@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,7 @@ from opsdk.types import Json, JsonObject
 
 __all__ = ["ActionLog", "RecordingTransport"]
 
+_QUOTED = re.compile(r'Invalid value: "\{.*', re.DOTALL)
 _REVIEW_GROUPS = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 
 
@@ -145,5 +147,12 @@ def _action(request: HttpRequest, response: HttpResponse, target: Target, before
         before=before,
         object=result,
         code=response.status,
-        message=text_at(answer, "message") if refused else "",
+        message=_message(answer, target) if refused else "",
     )
+
+
+def _message(answer: JsonObject | None, target: Target) -> str:
+    message = text_at(answer, "message")
+    if (target.group, target.plural) == ("", "secrets"):  # a patch that is refused is quoted with its outcome
+        return _QUOTED.sub("Invalid value: (hidden)", message)
+    return message

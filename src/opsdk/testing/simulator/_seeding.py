@@ -83,6 +83,11 @@ async def set_state(
     await _write_status(
         transport, kind, name, namespace, {"state": state, "stateHistory": history, "pendingEntry": None}
     )
+    stored = await _read(transport, kind, name, namespace)
+    if text_at(stored, "status", "state") != state:
+        raise ObjectError(
+            f"{resource_of(kind).kind} {name} did not keep a state in status.state: it is no object of a state machine"
+        )
 
 
 async def _read(transport: Transport, kind: type[KubeObject], name: str, namespace: str | None) -> JsonObject:

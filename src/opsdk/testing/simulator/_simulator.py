@@ -282,6 +282,7 @@ class Simulator(Expectations):
         The state's history gets an entry with reason SimulatedState, so that its dwell time counts from now.
 
         Raises:
+            ObjectError: The primary's status keeps no state.
             Exception: What the reconciler raised.
         """
         primary = self._primary
