@@ -409,7 +409,7 @@ async def test_an_operator_that_does_nothing_is_no_success() -> None:
 
     with pytest.raises(SweepUsageError, match=r"nothing to break: the operator made 0 writes"):
         await sweep(Idle, create, install=[Gadget])
-    with pytest.raises(SweepUsageError, match=r"none of them is one for conflict"):
+    with pytest.raises(SweepUsageError, match=r"none is one for conflict"):
         await sweep(OnlyCreates, create, install=[Gadget], faults=["conflict"])
 
 

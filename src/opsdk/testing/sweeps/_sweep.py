@@ -244,10 +244,10 @@ class _Sweep:
                 numbers = [write.number for write in clean.writes]
             plans += [Plan.of([Fault(kind, number)]) for number in numbers]
         if not plans:
+            made = f"{len(clean.writes)} writes and {len(clean.reads)} reads"
             raise SweepUsageError(
-                f"there is nothing to break: the operator made {len(clean.writes)} writes and {len(clean.reads)} reads, and "
-                f"its watches brought {len(clean.events)} events; none of them is one for {', '.join(kinds)}; "
-                "does it use the client that it is given?"
+                f"there is nothing to break: the operator made {made}, its watches brought {len(clean.events)} events, "
+                f"and none is one for {', '.join(kinds)}; does it use the client that it is given?"
             )
         return plans
 
