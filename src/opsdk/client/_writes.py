@@ -293,6 +293,11 @@ class Writes:
     ) -> T:
         """See `opsdk.protocols.Writer.apply`."""
         target = self.target(type(obj), obj, namespace)
+        if is_metadata_only(type(obj)) and (field_manager or self.field_manager) == self.field_manager:
+            raise ObjectError(
+                f"apply: of this {target.info.kind} there is nothing but metadata, and what its field manager "
+                f"{self.field_manager!r} has applied besides would be removed; give another field_manager"
+            )
         body = document_of(target.codec.encode(obj, only_set=True), target.what)
         metadata = {name: value for name, value in _members(body.get("metadata")).items() if name != "managedFields"}
         if self.subresource is None:

@@ -458,6 +458,7 @@ class ApiClient:
 
         Raises:
             ConflictError: Another manager owns one of them, and `force` is not set.
+            ObjectError: `obj` is metadata only, and `field_manager` is the client's own, which may own the rest.
         """
         return await self._writes.apply(
             obj, namespace=namespace, force=force, dry_run=dry_run, field_manager=field_manager

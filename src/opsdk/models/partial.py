@@ -23,8 +23,10 @@ __all__ = ["PartialObjectMetadata", "is_metadata_only", "metadata_only"]
 class PartialObjectMetadata(msgspec.Struct, kw_only=True):
     """An object's metadata. Its kind is the object's own, as `metadata_only` says.
 
-    It can be patched (`patch`, `patch_from`, `apply`) and deleted; what is not metadata stays as it is. `create` and
-    `replace` refuse it, as they would leave nothing of the rest.
+    It can be patched (`patch`, `patch_from`) and deleted; what is not metadata stays as it is. `create` and `replace`
+    refuse it, as they would leave nothing of the rest, and so does `apply` under the client's own field manager, which
+    may own some of the rest. Under another one it owns metadata and nothing else; where there is no such object, it
+    makes one that has nothing else.
     """
 
     _api_info: ClassVar[ApiInfo]

@@ -177,6 +177,6 @@ async def test_metadata_alone_is_read_listed_watched_and_patched(site: Site) -> 
     whole = await (await site.another()).get(ConfigMap, "a", namespace=site.namespace)
     assert (data_of(whole), view_of(whole).labels) == ({"hidden": "1"}, {"app": "x", "seen": "twice"})
     named = partial(metadata=ObjectMeta(name="a", namespace=site.namespace, annotations={"k": "v"}))
-    assert view_of(await client.apply(named)).annotations == {"k": "v"}
+    assert view_of(await client.apply(named, field_manager="labels")).annotations == {"k": "v"}
     await client.delete(partial, "a", namespace=site.namespace)
     assert await client.find(partial, "a", namespace=site.namespace) is None

@@ -186,6 +186,18 @@ async def test_metadata_alone_cannot_be_created_or_replace_an_object() -> None:
         assert await client.find(SecretMetadata, "a", namespace="default") is None
 
 
+async def test_metadata_alone_is_applied_by_a_field_manager_of_its_own_so_that_the_rest_stays() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        await client.apply(secret("a", app="x"))
+        labelled = SecretMetadata(metadata=ObjectMeta(name="a", namespace="default", labels={"k": "v"}))
+        for field_manager in (None, client.field_manager):
+            with pytest.raises(ObjectError, match="its field manager 'opsdk'"):
+                await client.apply(labelled, force=True, field_manager=field_manager)
+        assert view_of(await client.apply(labelled, field_manager="labels")).labels == {"app": "x", "k": "v"}
+        assert data_of(await client.get(Secret, "a", namespace="default")) == {"password": "aGlkZGVu"}
+
+
 async def test_w01_what_is_deleted_while_the_watch_is_down_is_told_of_metadata_too(options: ReflectorOptions) -> None:
     async with ApiServer() as server:
         this = World(server, options)
