@@ -129,8 +129,9 @@ class Recorder:
                 outcome = await self._record(kind, metadata, type, reason, message)
         except (OpsdkError, TimeoutError) as error:
             expected = isinstance(error, LeadershipLostError) or _namespace_terminates(error)
+            why = str(error) or f"no answer in {_TIMEOUT_SECONDS:g} s"  # a timeout of our own has no text
             _logger.log(
-                logging.DEBUG if expected else logging.WARNING, "event %s %s was not recorded: %s", type, reason, error
+                logging.DEBUG if expected else logging.WARNING, "event %s %s was not recorded: %s", type, reason, why
             )
         finally:
             if self._observer is not None:

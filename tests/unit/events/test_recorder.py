@@ -18,6 +18,7 @@ from opsdk.events import EventOutcome, Recorder
 from opsdk.models import view_of
 from opsdk.protocols import EventType, KubeObject
 from opsdk.testing import ApiServer
+from replicas import Link
 
 pytestmark = pytest.mark.anyio
 
@@ -132,6 +133,17 @@ async def test_an_event_that_the_server_refuses_is_logged_and_not_raised(caplog:
             )
     assert outcomes.seen == [("Normal", "failed")]
     assert "Seen was not recorded" in caplog.text
+
+
+async def test_a_server_that_does_not_answer_is_given_up_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    async with ApiServer() as server:
+        subject = await a_config_map(server.client())
+        link = Link(server.transport())
+        link.pause()
+        with caplog.at_level(logging.WARNING, "opsdk.events"):
+            recorder = Recorder(ApiClient(link), component="widgets")
+            await recorder.record(subject, "Normal", "Seen", "hello")
+    assert "Seen was not recorded: no answer in 10 s" in caplog.text
 
 
 async def test_an_object_without_a_name_gets_no_event(caplog: pytest.LogCaptureFixture) -> None:
