@@ -10,13 +10,14 @@ from typing import Final, cast, final, overload
 import anyio
 import hypothesis
 from hypothesis import HealthCheck, Phase, Verbosity
-from hypothesis.errors import Flaky
+from hypothesis.errors import Flaky, Unsatisfiable
 from hypothesis.strategies import SearchStrategy
 from lightkube import AsyncClient
 
 from opsdk.client import ApiClient
-from opsdk.errors import ObjectError
+from opsdk.errors import ConfigurationError, ObjectError
 from opsdk.protocols import KubeObject, Runnable
+from opsdk.testing._usage import count_faults, duration_faults, text_list_faults
 from opsdk.testing.campaigns._operators import process_with_lightkube, process_with_our_client
 from opsdk.testing.campaigns._plan import Plan, Step, plans
 from opsdk.testing.campaigns._schema import definition_of
@@ -41,7 +42,7 @@ class CampaignReport:
 
     Args:
         lives: Lives of the resource, each on a cluster of its own.
-        changes: Changes of a spec in them.
+        changes: Changes of a spec in them that the API server took.
         invalid: Specs that had to be refused, and were.
         unsuitable: Lives that could not begin, because a rule refused a spec that the schema allows.
     """
@@ -147,9 +148,14 @@ def campaign(
 
     Raises:
         CampaignError: A law does not hold.
-        ObjectError: `kind` has no schema of a spec, `fields` has a path that is not in it, or no spec was accepted.
+        ObjectError: `kind` has no schema of a spec, or one of which no values can be made; `fields` has a path that is
+            not in it; or no spec was accepted.
+        ConfigurationError: An option makes no sense, or leaves nothing to check.
     """
     __tracebackhide__ = True
+    _check_options(
+        laws=laws, ignore=ignore, settle=settle, patience=patience, examples=examples, changes=changes, seed=seed
+    )
     definition = definition_of(kind)
     if client_type is None:
         process = process_with_our_client(cast("Callable[[ApiClient], Runnable]", make_operator))
@@ -190,7 +196,40 @@ def campaign(
         if search.failure is None:
             raise
         raise search.failure.with_traceback(None) from None  # it was raised as often as it was tried
+    except Unsatisfiable:
+        search.report()  # says why, when nothing was accepted
+        raise
     return search.report()
+
+
+def _check_options(
+    *,
+    laws: object,
+    ignore: object,
+    settle: object,
+    patience: object,
+    examples: object,
+    changes: object,
+    seed: object,
+) -> None:
+    """Refuse what would check nothing, also where there is no type checker."""
+    chosen = list(cast("Collection[object]", laws)) if isinstance(laws, Collection) else []
+    faults = [
+        *([] if chosen and not isinstance(laws, str) else [f"laws is {laws!r}; give a list, such as [Law.REST]"]),
+        *(
+            f"laws has {law!r}; there are {', '.join(f'Law.{each.name}' for each in Law)}"
+            for law in (() if isinstance(laws, str) else chosen)
+            if law not in set(Law)
+        ),
+        *text_list_faults("ignore", ignore),
+        *duration_faults("settle", settle),
+        *duration_faults("patience", patience),
+        *count_faults("examples", examples, least=1),
+        *count_faults("changes", changes, least=0),
+        *([] if isinstance(seed, int) else [f"seed is {seed!r}; give an int"]),
+    ]
+    if faults:
+        raise ConfigurationError("campaign: " + "; ".join(faults))
 
 
 @final
@@ -209,6 +248,7 @@ class _Search:
         self._fresh: dict[str, State] = {}
         self._shrinking = 0
         self._lives = self._changes = self._invalid = self._unsuitable = 0
+        self._refusal = ""
         self.failure: CampaignError | None = None
 
     def check(self, plan: Plan) -> None:
@@ -242,10 +282,10 @@ class _Search:
         Raises:
             ObjectError: No spec was accepted.
         """
-        if self._lives == 0:
+        if self._lives == self._unsuitable:
             raise ObjectError(
-                f"the API server refused every spec of {self._terms.definition.kind}; give strategies for the fields "
-                "that its rules are about"
+                f"the API server refused every spec of {self._terms.definition.kind}; give strategies (fields=) for "
+                f"the fields that its rules are about. What it said last: {self._refusal}"
             )
         return CampaignReport(
             lives=self._lives, changes=self._changes, invalid=self._invalid, unsuitable=self._unsuitable
@@ -254,11 +294,12 @@ class _Search:
     def _try(self, plan: Plan) -> None:
         try:
             outcome = self._live(plan)
-        except SpecRefusedError:
+        except SpecRefusedError as refused:
             self._unsuitable += 1
+            self._refusal = str(refused)
             hypothesis.reject()
-        self._changes += len(plan.steps) - 1
-        self._invalid += len(plan.invalid)
+        self._changes += outcome.changes
+        self._invalid += outcome.refusals
         if outcome.rest is None or Law.HISTORY not in self._terms.laws:
             return
         name = canonical(outcome.spec)

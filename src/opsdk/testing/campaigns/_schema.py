@@ -58,7 +58,7 @@ def definition_of(kind: type[KubeObject] | JsonObject) -> Definition:
     """Read a model class, or the manifest of a CRD.
 
     Raises:
-        ObjectError: It is no CustomResourceDefinition, stores no version, or its objects have no spec.
+        ObjectError: It is no CustomResourceDefinition, stores no version, or its objects have no spec with fields.
     """
     manifest = kind if isinstance(kind, Mapping) else crd_manifest(kind)
     spec = object_at(manifest, "spec")
@@ -69,6 +69,9 @@ def definition_of(kind: type[KubeObject] | JsonObject) -> Definition:
     schema = object_at(object_at(object_at(object_at(stored, "schema"), "openAPIV3Schema"), "properties"), "spec")
     if not schema:
         raise ObjectError(f"{names.get('kind')} has no schema of a spec that could be changed")
+    if schema.get("type") != "object":
+        what = f"has the type {schema['type']}" if "type" in schema else "says no type"
+        raise ObjectError(f"{names.get('kind')}: the schema of the spec {what}; a campaign changes fields of an object")
     return Definition(
         manifest=manifest,
         group=str(spec.get("group")),

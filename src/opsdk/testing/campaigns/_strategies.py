@@ -8,9 +8,10 @@ import re
 import string
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
-from typing import Final
+from typing import Final, cast
 
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
 from hypothesis.strategies import SearchStrategy
 
 from opsdk.errors import ObjectError
@@ -77,7 +78,7 @@ def values_of(
         path: Where the schema stands.
 
     Raises:
-        ObjectError: A path in `fields` is not in the schema.
+        ObjectError: A path in `fields` is not in the schema; or no values can be made of what it says about a field.
     """
     used: set[str] = set()
     found = _Reader(fields or {}, used).value(schema, path)
@@ -97,8 +98,15 @@ class _Reader:
     def value(self, schema: JsonObject, path: str) -> SearchStrategy[Json]:
         if path in self._fields:
             self._used.add(path)
-            return self._fields[path]
-        found = self._alternatives(schema, path)
+            return _given(self._fields[path], path)
+        try:
+            found = self._alternatives(schema, path)
+            found.validate()  # now, while it is known which field it is
+        except (HypothesisException, re.error) as error:
+            raise ObjectError(
+                f"no values can be made for {path or 'the spec'} of what its schema says ({error}); give a strategy: "
+                f"fields={{{path!r}: …}}"
+            ) from error
         return st.one_of(found, st.none()) if schema.get("nullable") is True and schema.get("enum") is None else found
 
     def _alternatives(self, schema: JsonObject, path: str) -> SearchStrategy[Json]:
@@ -178,6 +186,13 @@ class _Reader:
         percent = st.integers(0, 100).map(lambda number: f"{number}%")
         strings = _texts(schema) if "pattern" in schema or "maxLength" in schema else percent
         return st.one_of(_integers(schema), strings)
+
+
+def _given(given: object, path: str) -> SearchStrategy[Json]:
+    """Refuse a value in the place of a strategy, where there is no type checker."""
+    if not isinstance(given, SearchStrategy):
+        raise ObjectError(f"fields has {given!r} for {path}; give a strategy, such as st.just({given!r})")
+    return cast("SearchStrategy[Json]", given)
 
 
 def canonical(value: Json) -> str:

@@ -65,10 +65,14 @@ class Outcome:
     Args:
         spec: The last spec that was accepted.
         rest: What was there at rest; None: it was deleted before.
+        changes: How many changes of the spec were accepted.
+        refusals: How many specs had to be refused, and were.
     """
 
     spec: JsonObject
     rest: State | None
+    changes: int
+    refusals: int
 
 
 class BrokenLawError(Exception):
@@ -154,8 +158,9 @@ class _World:
         """See `live`."""
         await self._start()
         await self._rest(Law.REST)  # what it does by itself, before there is any resource
-        before = await self._state()
-        spec = await self._steps(plan)
+        before = await self._everything()
+        spec, changes = await self._steps(plan)
+        refusals = 0
         if plan.deleted_at_work:
             rest = None
         else:
@@ -165,9 +170,10 @@ class _World:
                 await self._restart()
             if Law.REFUSAL in self._terms.laws and plan.invalid:
                 await self._refusals(plan)
+                refusals = len(plan.invalid)
         if Law.DELETION in self._terms.laws:
             await self._deletion(before)
-        return Outcome(spec=spec, rest=rest)
+        return Outcome(spec=spec, rest=rest, changes=changes, refusals=refusals)
 
     async def stop(self) -> None:
         """End the operator's process."""
@@ -177,22 +183,26 @@ class _World:
 
     # -- the user
 
-    async def _steps(self, plan: Plan) -> JsonObject:
+    async def _steps(self, plan: Plan) -> tuple[JsonObject, int]:
         spec = plan.steps[0].spec
         created = self._send("POST", self._collection, self._object(_NAME, spec))
         if created.status >= 400:
             raise SpecRefusedError(_message(created))
+        changes = 0
         for number, step in enumerate(plan.steps):
             if number:
                 changed = self._change(step.spec)
-                if changed.status >= 400:
+                if changed.status == 422:
                     continue  # a rule about changes
-                spec = step.spec
+                if changed.status >= 400:
+                    what = f"the resource can no longer be changed ({changed.status})"
+                    raise BrokenLawError(Law.HISTORY, what, [_message(changed), *_last(self._writes())])
+                spec, changes = step.spec, changes + 1
             if step.pause_seconds is None:
                 await self._rest(Law.REST)
             else:
                 await anyio.sleep(step.pause_seconds)
-        return spec
+        return spec, changes
 
     async def _refusals(self, plan: Plan) -> None:
         count, before = len(self._writes()), await self._state()
@@ -300,8 +310,20 @@ class _World:
         definition = self._terms.definition
         group, version, plural = definition.resource
         own = Target(group=group, version=version, plural=plural, namespace=None, name=None, subresource=None)
-        outside = None if self._terms.outside is None else await self._terms.outside.state()
-        return read_state(self._server, {own.resource: own, **self._log.touched}.values(), outside)
+        return read_state(self._server, {own.resource: own, **self._log.touched}.values(), await self._outside())
+
+    async def _everything(self) -> State:
+        """All objects, also of kinds that the operator has not looked at yet."""
+        targets = {
+            kind.storage: Target(
+                group=kind.group, version=kind.version, plural=kind.plural, namespace=None, name=None, subresource=None
+            )
+            for kind in self._server.registry.kinds()
+        }
+        return read_state(self._server, targets.values(), await self._outside())
+
+    async def _outside(self) -> Json:
+        return None if self._terms.outside is None else await self._terms.outside.state()
 
 
 def _last(writes: Sequence[Action]) -> list[str]:

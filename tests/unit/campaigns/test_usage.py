@@ -1,0 +1,100 @@
+"""What a campaign says when it cannot find anything: wrong options, schemas that nothing fits, rules nothing meets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final, cast
+
+import anyio
+import pytest
+from hypothesis import strategies as st
+
+from opsdk.client import ApiClient
+from opsdk.errors import ConfigurationError, ObjectError
+from opsdk.testing.campaigns import CampaignReport, campaign
+from opsdk.types import JsonObject
+
+TEXT: Final[JsonObject] = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}}}
+
+
+class Idle:
+    """Does nothing."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+
+    async def run(self) -> None:
+        await anyio.sleep_forever()
+
+
+def crd(spec: JsonObject) -> JsonObject:
+    schema: JsonObject = {"type": "object", "properties": {"spec": spec}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "lamps.campaigns.example.com"},
+        "spec": {
+            "group": "campaigns.example.com",
+            "scope": "Namespaced",
+            "names": {"kind": "Lamp", "plural": "lamps", "singular": "lamp", "listKind": "LampList"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"laws": []}, r"laws is \[\]; give a list, such as \[Law.REST\]"),
+        ({"laws": "rest"}, "laws is 'rest'; give a list"),
+        ({"laws": ["rests"]}, "laws has 'rests'; there are Law.HISTORY"),
+        ({"ignore": "status"}, r"ignore is 'status'; give a list: ignore=\['status'\]"),
+        ({"settle": timedelta(seconds=-5)}, "settle is .*; give a timedelta over zero"),
+        ({"patience": 5}, "patience is 5; give a timedelta over zero"),
+        ({"examples": 0}, "examples is 0; give an int of 1 or more"),
+        ({"changes": -1}, "changes is -1; give an int of 0 or more"),
+        ({"seed": "x"}, "seed is 'x'; give an int"),
+    ],
+)
+def test_options_with_which_nothing_would_be_found_are_refused(options: dict[str, object], told: str) -> None:
+    untyped = cast("Callable[..., CampaignReport]", campaign)
+    with pytest.raises(ConfigurationError, match=told):
+        untyped(Idle, crd(TEXT), **options)
+
+
+@pytest.mark.parametrize(
+    ("schema", "told"),
+    [
+        ({"type": "array", "items": {"type": "string"}}, "Lamp: the schema of the spec has the type array"),
+        ({"x-kubernetes-preserve-unknown-fields": True}, "Lamp: the schema of the spec says no type"),
+    ],
+)
+def test_a_spec_that_is_no_object_is_refused(schema: JsonObject, told: str) -> None:
+    with pytest.raises(ObjectError, match=told):
+        campaign(Idle, crd(schema))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "integer", "minimum": 5, "maximum": 3},
+        {"type": "string", "pattern": r"^\pL+$"},
+        {"type": "string", "pattern": "^[äöü]+$"},
+        {"type": "array", "minItems": 3, "x-kubernetes-list-type": "set", "items": {"type": "string", "enum": ["a"]}},
+    ],
+)
+def test_a_field_of_which_no_values_can_be_made_is_named_with_the_way_out(field: JsonObject) -> None:
+    inner: JsonObject = {"type": "object", "required": ["n"], "properties": {"n": field}}
+    schema: JsonObject = {"type": "object", "required": ["inner"], "properties": {"inner": inner}}
+    with pytest.raises(ObjectError, match=r"no values can be made for inner\.n .*fields=\{'inner\.n': …\}"):
+        campaign(Idle, crd(schema))
+    with pytest.raises(ObjectError, match=r"fields has 5 for inner\.n; give a strategy, such as st\.just\(5\)"):
+        cast("Callable[..., CampaignReport]", campaign)(Idle, crd(schema), fields={"inner.n": 5})
+
+
+def test_a_rule_that_no_spec_meets_is_told_with_the_servers_words() -> None:
+    with pytest.raises(
+        ObjectError, match=r"refused every spec of Lamp; give strategies \(fields=\).*must be of type string"
+    ):
+        campaign(Idle, crd(TEXT), fields={"a": st.just(5)}, examples=2)
