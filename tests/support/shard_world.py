@@ -19,8 +19,7 @@ from lightkube.resources.core_v1 import ConfigMap
 
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, WriteGate
 from opsdk.errors import ApiError, LeadershipLostError
-from opsdk.manager import LeaderElector, ShardMembership
-from opsdk.manager._shares import ShardTurn
+from opsdk.manager import LeaderElector, ShardMembership, ShardTurn
 from opsdk.testing import ApiServer
 from opsdk.types import MergePatch
 from replicas import Link, SkewedClock, until
@@ -254,7 +253,7 @@ class Member:
 
     def may_write(self, obj: str) -> bool:
         turn = self._turns.get(obj)
-        return self.shards.turn(obj) is not None or (turn is not None and turn.shares.may_write(turn))
+        return self.shards.turn(obj) is not None or (turn is not None and turn.in_force)
 
     async def run(self) -> None:
         async with anyio.create_task_group() as tasks:

@@ -1,5 +1,6 @@
 """Everything under one roof: runnables, leader election, probes, metrics, logs, and an orderly end."""
 
+from opsdk.manager._shares import ShardTurn
 from opsdk.manager.election import LeaderElector, LeaderObserver, LeaseClient
 from opsdk.manager.logs import LogFormat, configure_logging
 from opsdk.manager.manager import Manager
@@ -18,6 +19,7 @@ __all__ = [
     "ManagerOptions",
     "SetupOption",
     "ShardMembership",
+    "ShardTurn",
     "Sharding",
     "configure_logging",
     "default_manager_options",

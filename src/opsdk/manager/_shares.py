@@ -131,7 +131,7 @@ class Shares:
     def current_turn(self) -> ShardTurn | None:
         """The work of ours that this code is part of."""
         turn = _current.get()
-        return turn if turn is not None and turn.shares is self else None
+        return turn if turn is not None and turn.belongs_to(self) else None
 
     def began(self, turn: ShardTurn) -> bool:
         """Called by the turn. Whether the right still stands: it may have been kept for a while."""
@@ -158,7 +158,7 @@ class Shares:
 
 @final
 class ShardTurn:
-    """The right to work on one object; ends with the block, or when it is revoked.
+    """The right to work on one object; ends with the block, or when it is revoked. Made by `ShardMembership.turn`.
 
     Args:
         shares: Of whom.
@@ -169,16 +169,28 @@ class ShardTurn:
     """
 
     def __init__(self, shares: Shares, uid: str, member: str, *, epoch: int) -> None:
-        self.shares = shares
-        self.uid = uid
-        self.member = member
+        self._shares = shares
+        self.uid: Final[str] = uid
+        self.member: Final[str] = member
         self.epoch: Final[int] = epoch
         self._scope = anyio.CancelScope()
+
+    def __repr__(self) -> str:
+        return f"<ShardTurn of {self.uid} as {self.member}>"
+
+    @property
+    def in_force(self) -> bool:
+        """Whether it has been taken, and what is done under it may write now. Needs a running loop, for its clock."""
+        return self._shares.may_write(self)
+
+    def belongs_to(self, shares: Shares, /) -> bool:
+        """Whether it is a right of theirs."""
+        return self._shares is shares
 
     @contextmanager
     def taken(self) -> Generator[None]:
         """Work. Cancelled when the right ends early, or has ended before; then nothing can be written."""
-        if not self.shares.began(self):
+        if not self._shares.began(self):
             self._scope.cancel()
         token = _current.set(self)
         try:
@@ -186,7 +198,7 @@ class ShardTurn:
                 yield
         finally:
             _current.reset(token)
-            self.shares.ended(self)
+            self._shares.ended(self)
 
     def revoke(self) -> None:
         """Cancel the work."""
@@ -198,7 +210,7 @@ class ShardTurn:
         Raises:
             LeadershipLostError: It does not.
         """
-        if not self.shares.may_write(self):
+        if not self.in_force:
             raise LeadershipLostError(lease, self.member, _NOTHING)
 
 
