@@ -7,7 +7,7 @@ import re
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Protocol, cast
+from typing import Annotated, Protocol, cast
 
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
@@ -16,6 +16,7 @@ from pydantic import Field
 
 from opsdk import Client, CustomResource, For, Manager, ManagerOptions, Model, Request, ResourceOwner, Result, clock
 from opsdk.client import ApiClient
+from opsdk.models import Cel
 from opsdk.ownership import OwnedKind
 from opsdk.testing.campaigns import CampaignError, Law, campaign
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
@@ -313,3 +314,53 @@ def test_a_right_operator_is_passed_and_the_report_says_what_was_tried(
     assert report.changes > 10
     assert report.invalid > 3
     assert report.unsuitable == 0
+
+
+def test_what_was_prepared_is_not_left_behind_by_an_operator_that_looks_at_it_late() -> None:
+    async def prepare(client: ApiClient) -> None:
+        await client.create(Secret(metadata=ObjectMeta(name="shared")), namespace="default")
+
+    def make_manager(client: ApiClient) -> Manager:
+        manager = Manager(OPTIONS, client=client)
+
+        class Reconciler:
+            async def reconcile(self, request: Request) -> Result:
+                gadget = await client.find(Gadget, request.name, namespace=request.namespace)
+                if gadget is not None:
+                    await client.get(Secret, "shared", namespace="default")
+                    await tell(client, gadget)
+                return Result()
+
+        manager.controller(Gadget).complete(Reconciler())
+        return manager
+
+    assert campaign(make_manager, Gadget, prepare=prepare, examples=3).lives
+
+
+class FrozenSpec(Model):
+    size: Annotated[int, Cel("self == oldSelf", message="a size is for ever")] = Field(ge=0, le=9)
+
+
+class Frozen(CustomResource[FrozenSpec, GadgetStatus], group="campaigns.example.com", version="v1"):
+    """Something that never changes."""
+
+
+def test_only_changes_that_the_server_took_are_told() -> None:
+    def make_manager(client: ApiClient) -> Manager:
+        manager = Manager(OPTIONS, client=client)
+
+        class Reconciler:
+            async def reconcile(self, request: Request) -> Result:
+                return Result()
+
+        manager.controller(Frozen).complete(Reconciler())
+        return manager
+
+    report = campaign(make_manager, Frozen, examples=6)
+    assert (report.changes, report.unsuitable) == (0, 0)
+    assert report.lives > 1
+
+
+def test_only_specs_that_were_tried_are_told_as_refused() -> None:
+    report = campaign(operator(right), Gadget, examples=6, laws=[Law.HISTORY, Law.DELETION])
+    assert report.invalid == 0

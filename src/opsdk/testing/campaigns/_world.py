@@ -197,7 +197,8 @@ class _World:
                 if changed.status >= 400:
                     what = f"the resource can no longer be changed ({changed.status})"
                     raise BrokenLawError(Law.HISTORY, what, [_message(changed), *_last(self._writes())])
-                spec, changes = step.spec, changes + 1
+                changes += step.spec != spec  # back to what was there, after a refusal, is none
+                spec = step.spec
             if step.pause_seconds is None:
                 await self._rest(Law.REST)
             else:
