@@ -539,9 +539,9 @@ async def test_writes_that_had_passed_the_gate_before_a_hang_meet_their_precondi
             replica.job = with_preconditions
         hung.job_seconds = 0.5
         await touch(server)
+        await anyio.sleep(0.1)  # for the last of these changes to come
         mine = sorted(name for name, count in hung.working.items() if count)
         assert mine
-        await anyio.sleep(0.1)
         hung.link.pause()
         await until(all_ready(*left), within=15 + 2 + 4)
         await anyio.sleep(1)
