@@ -11,7 +11,7 @@ import pytest
 from lightkube import AsyncClient
 from lightkube.core.exceptions import ApiError as LightkubeError
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, Secret
+from lightkube.resources.core_v1 import ConfigMap, Namespace, Secret
 
 from opsdk import Client, Manager, ManagerOptions, Request, Result
 from opsdk.client import ApiClient
@@ -40,6 +40,7 @@ from sweep_gadgets import (
     create_and_wait,
     data_of,
     gadget,
+    in_phase,
     whole_life,
 )
 
@@ -231,6 +232,27 @@ async def test_a_loop_that_counts_events_is_found_by_one_that_comes_twice() -> N
     assert failure.details == ("ConfigMap default/child-2: not there -> there",)
 
 
+async def test_one_that_crashes_just_before_it_is_restarted_runs_only_once() -> None:
+    alive: list[int] = [0]
+
+    class Alone(RightLoop):
+        async def run(self) -> None:
+            alive.append(alive[-1] + 1)
+            try:
+                await super().run()
+            finally:
+                alive.append(alive[-1] - 1)
+
+    async def restarted(world: World) -> None:
+        await world.create(gadget())
+        await anyio.sleep(0.5)
+        world.restart_operator()
+        await world.until(Gadget, "g", in_phase("Ready"), what="in phase Ready")
+
+    await sweep(Alone, restarted, install=[Gadget], faults=["crash-before", "crash-after"])
+    assert max(alive) == 1
+
+
 async def test_an_operator_that_keeps_ending_is_a_failure() -> None:
     class Falls:
         def __init__(self, client: ApiClient) -> None:
@@ -275,6 +297,22 @@ async def test_a_replica_that_writes_after_it_lost_its_leadership_is_found() -> 
     assert caught.value.result.failures[0].reason == (
         "the old replica still writes after it has lost its leadership: PATCH gadgets/default/g status"
     )
+
+
+async def test_a_namespace_that_is_left_behind_is_found() -> None:
+    class NamedByItsMemory(Base):
+        """Counts, so that after a crash it is another namespace."""
+
+        async def follow(self, found: Gadget) -> None:
+            if not found.status.phase:
+                name = f"of-g-{len(await self.client.list(Namespace))}"
+                await self.client.create(Namespace(metadata=ObjectMeta(name=name)))
+                await self.say(found, phase="Ready")
+
+    with pytest.raises(SweepError) as caught:
+        await sweep(NamedByItsMemory, create_and_wait, install=[Gadget], faults=["crash-after"])
+    (details,) = {failure.details for failure in caught.value.result.failures}
+    assert [line.partition(": ")[2] for line in details] == ["not there -> there"]
 
 
 # ---- what is run ---------------------------------------------------------------------------------------------------

@@ -268,7 +268,8 @@ class Run(Hooks):
         self._busy += 1
         try:
             await anyio.sleep(seconds)
-            self._start()
+            if all(process.dead or process.replaced for process in self._processes):
+                self._start()  # else it has crashed just before it was restarted, and runs again already
         finally:
             self._busy -= 1
             self._active_at = anyio.current_time()

@@ -16,6 +16,7 @@ from opsdk.client.transport import HttpRequest, Transport
 from opsdk.patches import describe_difference
 from opsdk.testing.simulator import Target
 from opsdk.testing.sweeps._calls import as_object, as_sequence, is_swept, parse_json, text_at
+from opsdk.testing.sweeps.errors import SweepUsageError
 from opsdk.types import Json, JsonObject
 
 __all__ = ["FOREIGN", "EndState", "Ignored", "changed_lines", "read_state"]
@@ -28,7 +29,7 @@ _DROPPED: Final = frozenset(
 )
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
-_UNCOMPARED: Final = frozenset({("", "namespaces"), ("apiextensions.k8s.io", "customresourcedefinitions")})
+_UNCOMPARED: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 @final
@@ -176,14 +177,16 @@ def _pruned(document: JsonObject) -> Json:
 
 
 def _compared(target: Target) -> bool:
-    return is_swept(target) and (target.group, target.plural) not in _UNCOMPARED
+    return is_swept(target) and (target.group, target.plural) != _UNCOMPARED
 
 
 async def _list(transport: Transport, target: Target) -> list[JsonObject]:
     response = await transport.request(HttpRequest(method="GET", path=target.collection_path))
-    answer = as_object(parse_json(response.body)) if response.status == 200 else None
-    if answer is None:
-        return []
+    if response.status == 404:
+        return []  # a write to a kind that is not served
+    answer = as_object(parse_json(response.body))
+    if response.status != 200 or answer is None:
+        raise SweepUsageError(f"the end state cannot be read: GET {target.collection_path} gives {response.status}")
     kind = text_at(answer, "kind").removesuffix("List")
     items = [as_object(item) for item in as_sequence(answer.get("items"))]
     return [{"apiVersion": target.api_version, "kind": kind, **item} for item in items if item is not None]
