@@ -39,6 +39,7 @@ KeyStream: TypeAlias = AsyncIterable[Request] | Callable[[KeySink[Request]], Awa
 logger = logging.getLogger(__name__)
 
 _CLOSING_SECONDS: Final = 5.0
+_MOST_SIDES: Final = 16
 """How long a stream may take to close when the controller is cancelled."""
 
 
@@ -183,10 +184,9 @@ class OwnedSource(Generic[C, T]):
 @final
 @dataclass(slots=True)
 class _Unmapped(Generic[C]):
-    """What has happened to one object that its map has not been told of: it was so, and now it is so."""
+    """What one object was since its map was last told of it: first what that was, last what it is."""
 
-    before: Cached[C] | None
-    after: Cached[C]
+    sides: list[Cached[C]]
     priority: Priority
 
 
@@ -195,8 +195,10 @@ class MappedSource(Generic[C]):
     """Objects of another kind, and a function that says which of ours they concern.
 
     The function is called in a task of its own, one object at a time, in the order of their first change. What it
-    raises is logged, with the object; the others are not held up. While it is busy, changes of one object become one,
-    from what it was to what it is: so what waits is bounded by how many objects there are, however slow the function.
+    raises is logged, with the object; the others are not held up. While it is busy, changes of one object become one
+    turn, with what the object was, what it has been since, and what it is. What it has been matters: a reconcile for
+    another reason may have seen it so. The last 14 of that are kept, so that what waits is bounded by how many objects
+    there are, however slow the function.
     """
 
     def __init__(
@@ -239,20 +241,20 @@ class MappedSource(Generic[C]):
                 informer.remove_handler(handle)
 
     def _remember(self, change: Change[C]) -> None:
-        sides = _sides(change)
-        after, priority = sides[-1], _priority(change)
-        known = self._waiting.get(after.header.request)
+        sides, priority = _sides(change), _priority(change)
+        request = sides[-1].header.request
+        known = self._waiting.get(request)
         if known is None:
-            before = None if isinstance(change, ObjectAdded) else sides[0]
-            self._waiting[after.header.request] = _Unmapped(before, after, priority)
-        else:
-            known.after, known.priority = after, max(known.priority, priority)
+            self._waiting[request] = _Unmapped(list(sides), priority)
+            return
+        known.sides.append(sides[-1])
+        known.priority = max(known.priority, priority)
+        if len(known.sides) > _MOST_SIDES:
+            del known.sides[1]
 
     async def _map(self, unmapped: _Unmapped[C], queue: WorkQueue[Request]) -> None:
         requests: dict[Request, None] = {}
-        for side in (unmapped.before, unmapped.after) if unmapped.before is not unmapped.after else (unmapped.after,):
-            if side is None:
-                continue
+        for side in unmapped.sides:
             try:
                 with no_stray_cancellation("a map function"):
                     found = self._function(side.decode())
