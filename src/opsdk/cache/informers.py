@@ -17,7 +17,7 @@ from opsdk.cache.reflector import ReflectorOptions
 from opsdk.cache.selectors import Selector, selector_of
 from opsdk.cache.store import Malformed, MalformedHook
 from opsdk.client import ApiClient
-from opsdk.errors import ManagerError
+from opsdk.errors import ConfigurationError, ManagerError
 from opsdk.models import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import LabelSelector
@@ -67,6 +67,9 @@ class Informers:
         namespaces: All namespaces there are, as far as this process is concerned: what is followed in each of them is
             followed everywhere. Empty: no such limit.
 
+    Raises:
+        ConfigurationError: `namespaces` is no list of different names.
+
     Attributes:
         malformed: Is told about objects that do not fit their model, once per resourceVersion. May be set any time.
     """
@@ -78,7 +81,7 @@ class Informers:
         self._client = client
         self._options = options
         self._refusals = StreamingRefusals()
-        self._namespaces = tuple(namespaces)
+        self._namespaces = _different_names(namespaces)
         self._shared: dict[_Key, _Shared] = {}
         self._tasks: TaskGroup | None = None
 
@@ -233,3 +236,17 @@ class Informers:
     def _malformed(self, malformed: Malformed) -> None:
         if self.malformed is not None:
             self.malformed(malformed)
+
+
+def _different_names(namespaces: object) -> tuple[str, ...]:
+    """The namespaces. A text would be taken for a list of its letters; one named twice would be listed twice."""
+    if isinstance(namespaces, str) or not isinstance(namespaces, Sequence):
+        raise ConfigurationError(f"namespaces is {namespaces!r}; give a list of names, such as [{namespaces!r}]")
+    names: list[str] = []
+    for name in cast("Sequence[object]", namespaces):
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"namespaces has {name!r}; give names, or no namespaces at all for all of them")
+        if name in names:
+            raise ConfigurationError(f"namespaces names {name!r} twice")
+        names.append(name)
+    return tuple(names)

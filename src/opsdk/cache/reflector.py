@@ -75,7 +75,7 @@ class ReflectorOptions:
             minute, which a limit of one minute would cut off.
 
     Raises:
-        ConfigurationError: One of them is not positive.
+        ConfigurationError: One of them is not positive, or of another type.
     """
 
     page_size: int = 500
@@ -85,10 +85,21 @@ class ReflectorOptions:
 
     def __post_init__(self) -> None:
         faults: list[str] = []
-        if self.page_size < 1:
-            faults.append(f"page_size is {self.page_size}; it must be at least 1")
-        for name, value in (("watch_timeout", self.watch_timeout), ("inactivity", self.inactivity)):
-            if value <= timedelta(0):
+        sizes: dict[str, object] = {"page_size": self.page_size}
+        choices: dict[str, object] = {"stream_lists": self.stream_lists}
+        durations: dict[str, object] = {"watch_timeout": self.watch_timeout, "inactivity": self.inactivity}
+        for name, value in sizes.items():
+            if not isinstance(value, int) or isinstance(value, bool):
+                faults.append(f"{name} is {value!r}; give an int")
+            elif value < 1:
+                faults.append(f"{name} is {value}; it must be at least 1")
+        faults += [
+            f"{name} is {value!r}; give True or False" for name, value in choices.items() if not isinstance(value, bool)
+        ]
+        for name, value in durations.items():
+            if not isinstance(value, timedelta):
+                faults.append(f"{name} is {value!r}; give a timedelta")
+            elif value <= timedelta(0):
                 faults.append(f"{name} is {value}; it must be positive")
         if faults:
             raise ConfigurationError("ReflectorOptions: " + "; ".join(faults))

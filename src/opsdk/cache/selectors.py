@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias, final
+from typing import Final, Literal, TypeAlias, cast, final
 
 from opsdk.errors import ObjectError
 from opsdk.types import LabelSelector
@@ -78,13 +78,25 @@ def selector_of(labels: LabelSelector | None) -> Selector:
     """The selector that the labels, or a text such as `tier in (web,api),!canary`, stand for.
 
     Raises:
-        ObjectError: The text is no selector.
+        ObjectError: The text is no selector; or they are neither a text nor texts by texts.
     """
     if labels is None:
         return Selector()
     if isinstance(labels, str):
         return _parse(labels)
+    _require_texts(labels)
     return Selector(frozenset(Requirement(key, "in", frozenset([value])) for key, value in labels.items()))
+
+
+def _require_texts(labels: object) -> None:
+    """Refuse what a type checker would refuse, where there is none."""
+    if not isinstance(labels, Mapping):
+        raise ObjectError(f"label selector {labels!r}: give a text such as 'app=web', or a mapping of texts")
+    for key, value in cast("Mapping[object, object]", labels).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ObjectError(
+                f"label selector: {key!r}: {value!r} are not both texts; write {str(key)!r}: {str(value)!r}"
+            )
 
 
 @lru_cache(maxsize=1024)

@@ -109,7 +109,7 @@ class ShardMembership:
         clock: See `LeaderElector`.
 
     Raises:
-        ConfigurationError: See `LeaderElector`; or the name is too long.
+        ConfigurationError: See `LeaderElector`; the name is too long; or `hand_over_grace` is negative or no timedelta.
     """
 
     def __init__(
@@ -127,6 +127,7 @@ class ShardMembership:
     ) -> None:
         if len(name) > _LONGEST_NAME:
             raise ConfigurationError(f"the name of a shard group has {_LONGEST_NAME} characters at most; got {name!r}")
+        _require_grace(hand_over_grace)
         self._client = client
         self._name = name
         self._namespace = namespace
