@@ -341,11 +341,11 @@ class LeaderElector:
         start = self._time()
         if self._leading and start >= self._deadline:
             return False  # nothing that is begun now may open the gate again: lost is lost
-        self._unsure = True
+        was_unsure, self._unsure = self._unsure, True
         try:
             written = await self._write(lease, holder=self._identity, seconds=self._lease_seconds)
         except ApiStatusError as error:
-            self._unsure = error.code >= 500  # a server that fails may have written
+            self._unsure = was_unsure or error.code >= 500  # a server that fails may have written
             if isinstance(error, AlreadyExistsError):
                 return False
             raise

@@ -395,3 +395,37 @@ async def test_a_candidate_that_hung_while_it_took_the_lease_leads_all_the_same(
             await elector.acquire()
         assert elector.is_leader
         await elector.release()
+
+
+class Refusing(Network):
+    """The answer to the first write is lost, and all that come after it are refused."""
+
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self.writes = 0
+        self.refuses = True
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        if request.method == "GET":
+            return await super().request(request)
+        self.writes += 1
+        if self.writes == 1:
+            await super().request(request)
+            raise ApiConnectionError("the answer was lost")
+        if self.refuses:
+            return HttpResponse(status=403, headers={}, body=b"not now")
+        return await super().request(request)
+
+
+async def test_a_lease_taken_without_an_answer_is_given_back_although_the_next_try_was_refused() -> None:
+    async with ApiServer() as server:
+        network = Refusing(server.transport())
+        elector = LeaderElector(ApiClient(network), name="op", namespace="default", identity="a")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(elector.acquire)
+            await until(lambda: network.writes == 2, within=10)
+            tasks.cancel_scope.cancel()
+        assert (await read_lease(server)).holderIdentity == "a"
+        network.refuses = False
+        await elector.release()
+        assert not (await read_lease(server)).holderIdentity
