@@ -308,7 +308,10 @@ class _Search:
         fresh = self._fresh.get(name)
         if fresh is None:
             straight = Plan(steps=(Step(spec=outcome.spec),))
-            fresh = self._fresh[name] = self._rest_of(straight)
+            try:
+                fresh = self._fresh[name] = self._rest_of(straight)
+            except SpecRefusedError:
+                return  # a rule allows this spec as a change alone: there is nothing to compare with
         lines = fresh.difference(outcome.rest, self._ignore)
         if lines:
             raise BrokenLawError(
