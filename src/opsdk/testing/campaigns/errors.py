@@ -45,8 +45,8 @@ class CampaignError(AssertionError):
         self, kind: str, law: Law, *, recipe: Sequence[str], what: str, found: Sequence[str], seed: int
     ) -> None:
         self.law = law
-        self.recipe = tuple(recipe)
-        self.found = (what, *found)
+        self.recipe: tuple[str, ...] = tuple(recipe)
+        self.found: tuple[str, ...] = (what, *found)
         self.seed = seed
         lines = [f"{kind}: {_TITLES[law]}"]
         lines += [f"  {number}. {step}" for number, step in enumerate(recipe, start=1)]
