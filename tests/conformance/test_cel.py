@@ -168,6 +168,27 @@ PROPERTY: Final = "spec.validation.openAPIV3Schema.properties[spec].properties[a
 FORBIDDEN: Final = "FieldValueForbidden"
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"x-kubernetes-preserve-unknown-fields": True},
+        {"type": "array", "items": {"x-kubernetes-preserve-unknown-fields": True}},
+        {"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}},
+    ],
+    ids=["value", "list", "map"],
+)
+async def test_a_rule_on_what_has_no_type_is_refused_with_its_crd(api: Api, schema: Body) -> None:
+    answer = await api.call("POST", CRDS, crd("untypeds", of_properties({"any": ruled(schema, "true")})))
+    assert answer.status == 422, answer.text
+    (cause,) = answer.causes
+    message = (
+        f"Internal error: internal error: failed to construct type information for {VALIDATIONS} rules: "
+        "unable to convert structural schema to CEL declarations"
+    )
+    where = f"spec.validation.openAPIV3Schema.properties[spec].properties[any].{VALIDATIONS}"
+    assert cause == (where, "InternalError", message)
+
+
 @pytest.mark.parametrize("expression", COSTLY)
 async def test_a_rule_that_may_cost_too_much_is_refused_with_its_crd(api: Api, expression: str) -> None:
     body = crd("costlys", of_properties({"a": ruled({"type": "boolean"}, expression)}))

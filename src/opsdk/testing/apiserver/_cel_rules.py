@@ -39,6 +39,10 @@ from opsdk.testing.apiserver._schema_values import Correlation
 __all__ = ["RuleSet", "rules_of"]
 
 _LONGEST_MESSAGE_BYTES: Final = 5 * 1024
+_NO_TYPE: Final = (
+    "Internal error: internal error: failed to construct type information for x-kubernetes-validations rules: "
+    "unable to convert structural schema to CEL declarations"
+)
 _NO_OLD_SELF: Final = "may not be set if oldSelf is not used in rule"
 
 
@@ -144,9 +148,10 @@ class _Compiler:
         properties: dict[str, _Node] = {}
         for name, below in members(schema, "properties").items():
             type_below = of.properties.get(name)
-            if type_below is None:
-                continue
             place = f"{where}.properties[{name}]"
+            if type_below is None:
+                self._untyped(below, place)
+                continue
             found = self.node(below, type_below, place, forbids_old_self=forbids_old_self, count=count)
             if found is not None:
                 properties[name] = found
@@ -155,6 +160,16 @@ class _Compiler:
         if not rules and not properties and element is None:
             return None
         return _Node(of=of, rules=rules, properties=properties, element=element)
+
+    def _untyped(self, schema: Tree, where: str) -> None:
+        """Rules on what has no type, or on lists and maps of it, are faults: they could not be evaluated."""
+        if entries(schema, "x-kubernetes-validations"):
+            self.faults.append(FieldError(f"{where}.x-kubernetes-validations", "InternalError", _NO_TYPE))
+        for name, below in members(schema, "properties").items():
+            self._untyped(below, f"{where}.properties[{name}]")
+        for key in ("items", "additionalProperties"):
+            if is_object(schema.get(key)):
+                self._untyped(schema[key], f"{where}.{key}")
 
     def _element(
         self, schema: Tree, of: CelType, where: str, forbids_old_self: str | None, count: int | None
