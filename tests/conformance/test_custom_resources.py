@@ -402,3 +402,39 @@ async def test_the_suite_s_own_crds_are_as_they_were_sent(api: Api) -> None:
     found = (await api.get("customresourcedefinitions", f"widgets.{GROUP}")).body["spec"]
     assert found["versions"] == sent["versions"]
     assert found["names"] == {**sent["names"], "singular": "widget", "listKind": "WidgetList"}
+
+
+# --- schemas that are no schemas ---
+
+_UNMARSHAL = "json: cannot unmarshal {} into Go struct field JSONSchemaProps.spec.versions.schema.openAPIV3Schema.{}"
+
+
+_NO_SCHEMAS: list[tuple[Body, str]] = [
+    ({"properties": {"spec": 5}}, _UNMARSHAL.format("number", "properties of type v1.JSONSchemaProps")),
+    ({"properties": 5}, _UNMARSHAL.format("number", "properties of type map[string]v1.JSONSchemaProps")),
+    (with_spec({"a": {"pattern": 5}}), _UNMARSHAL.format("number", "properties.properties.pattern of type string")),
+    ({"required": [[]]}, _UNMARSHAL.format("array", "required of type string")),
+    (with_spec({"a": {"additionalProperties": [5]}}), "boolean or JSON schema expected"),
+]
+
+
+@pytest.mark.parametrize(("schema", "fault"), _NO_SCHEMAS)
+async def test_a_schema_with_values_of_other_types_is_refused(api: Api, schema: Body, fault: str) -> None:
+    answer = await api.create("customresourcedefinitions", crd(new_plural(), {"type": "object", **schema}))
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    kind = "CustomResourceDefinition"
+    assert answer.message == f'{kind} in version "v1" cannot be handled as a {kind}: {fault}'
+
+
+async def test_nulls_in_lists_of_a_crd_are_empty_values(api: Api) -> None:
+    body = crd(new_plural(), with_spec({"a": {"type": "array", "items": 5}}))
+    body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = [None]
+    body["spec"]["names"]["shortNames"] = [None]
+    answer = await api.create("customresourcedefinitions", body)
+    assert (answer.status, answer.reason) == (422, "Invalid")
+    schema = "spec.validation.openAPIV3Schema"
+    assert {field for field, _, _ in answer.causes} >= {
+        f"{schema}.properties[spec].properties[a].items",
+        f"{schema}.x-kubernetes-validations[0].rule",
+        "spec.names.shortNames[0]",
+    }

@@ -22,7 +22,7 @@ from opsdk.testing.apiserver._base64 import base64_fault
 from opsdk.testing.apiserver._fields import child, is_array, is_integer, is_number, is_object
 from opsdk.testing.apiserver._kinds import KindInfo
 
-__all__ = ["model_of", "resource_classes", "type_fault", "unknown_fields"]
+__all__ = ["fill_nulls", "model_of", "resource_classes", "type_fault", "unknown_fields"]
 
 # lightkube says of a map only that it is one; these hold strings wherever they occur.
 _STRING_MAPS: Final = frozenset(
@@ -30,6 +30,10 @@ _STRING_MAPS: Final = frozenset(
 )
 # And these hold bytes, in base64; lightkube knows no other type for them.
 _BYTE_MAPS: Final = frozenset({("ConfigMap", "binaryData"), ("Secret", "data")})
+# Of schemas in schemas lightkube says even less: which maps hold them, and where one may stand beside something else.
+_SCHEMA: Final = "JSONSchemaProps"
+_SCHEMA_MAPS: Final = frozenset({"definitions", "patternProperties", "properties"})
+_SCHEMA_OR: Final = {"additionalProperties": "boolean", "items": "array"}
 _GO_TYPES: Final = {
     "boolean": "bool",
     "bytes": "[]uint8",
@@ -37,6 +41,9 @@ _GO_TYPES: Final = {
     "number": "float64",
     "string": "string",
 }
+
+
+_ZEROES: Final[Mapping[str, object]] = {"boolean": False, "integer": 0, "number": 0, "string": ""}
 
 
 @cache
@@ -82,16 +89,24 @@ def type_fault(info: KindInfo, document: Mapping[str, Any]) -> str | None:
     return None if shape is None else next(_faults(shape, dict(document), shape.name, ""), None)
 
 
+def fill_nulls(info: KindInfo, document: dict[str, Any]) -> None:
+    """Make of a null in a list what Go makes of it, the empty value of the items' type; drop schemas that are none."""
+    shape = _shape_of_kind(info)
+    if shape is not None:
+        _fill(shape, document)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What a value looks like: a struct (by name), a list, a map, a scalar, or anything."""
+    """What a value looks like: a struct (by name; `or_else`: or this), a list, a map, a scalar, or anything."""
 
     name: str = ""
     struct: type[Any] | None = None
     item: _Shape | None = None
     value: _Shape | None = None
     scalar: str = ""
+    or_else: str = ""
 
 
 def _shape_of_kind(info: KindInfo) -> _Shape | None:
@@ -111,7 +126,12 @@ def _fields(struct: type[Any]) -> Mapping[str, _Shape]:
     fields: dict[str, _Shape] = {}
     for each in described.fields if isinstance(described, msgspec.inspect.StructType) else ():
         shape = _shape(each.type)
-        if (struct.__name__, each.encode_name) in _BYTE_MAPS:
+        schema = _Shape(name=_SCHEMA, struct=struct, or_else=_SCHEMA_OR.get(each.encode_name, ""))
+        if struct.__name__ == _SCHEMA and each.encode_name in _SCHEMA_OR:
+            shape = schema
+        elif struct.__name__ == _SCHEMA and each.encode_name in _SCHEMA_MAPS:
+            shape = _Shape(value=schema)
+        elif (struct.__name__, each.encode_name) in _BYTE_MAPS:
             shape = _Shape(value=_Shape(scalar="bytes"))
         elif shape.value is not None and each.encode_name in _STRING_MAPS:
             shape = _Shape(value=_Shape(scalar="string"))
@@ -174,15 +194,18 @@ def _faults(shape: _Shape, value: object, holder: str, path: str) -> Iterator[st
             yield from _faults(shape.item, each, holder, path)
     elif shape.value is not None:
         if not is_object(value):
-            yield _fault(value, holder, path, f"map[string]{_GO_TYPES.get(shape.value.scalar, 'string')}")
+            wanted = _go_type(shape.value) if shape.value.struct else _GO_TYPES.get(shape.value.scalar, "string")
+            yield _fault(value, holder, path, f"map[string]{wanted}")
             return
         for each in value.values():
             yield from _faults(shape.value, each, holder, path)
     elif shape.struct is not None:
         fields = _fields(shape.struct)
         if not is_object(value):
-            if fields:
-                yield _fault(value, holder, path, shape.name)
+            if shape.or_else == "boolean" and not isinstance(value, bool):
+                yield "boolean or JSON schema expected"
+            elif fields and not shape.or_else:
+                yield _fault(value, holder, path, _go_type(shape))
             return
         for key, each in value.items():
             if key in fields:
@@ -193,6 +216,35 @@ def _faults(shape: _Shape, value: object, holder: str, path: str) -> Iterator[st
         position = base64_fault(value)
         if position is not None:
             yield f"illegal base64 data at input byte {position}"
+
+
+def _fill(shape: _Shape, value: object) -> None:
+    if is_array(value) and shape.item is not None:
+        if None in value and (shape.item.struct is not None or shape.item.scalar in _ZEROES):
+            value[:] = [_zero(shape.item) if each is None else each for each in value]
+        for each in value:
+            _fill(shape.item, each)
+    elif is_object(value) and shape.value is not None:
+        for each in value.values():
+            _fill(shape.value, each)
+    elif is_object(value) and shape.struct is not None:
+        fields = _fields(shape.struct)
+        for key, each in list(value.items()):
+            below = fields.get(key, _Shape())
+            if below.or_else == "array" and not is_object(each) and not is_array(each):
+                del value[key]  # what is neither a schema nor a list of them counts as left out
+            elif each is not None:
+                _fill(below, each)
+
+
+def _zero(shape: _Shape) -> object:
+    return {} if shape.struct is not None else _ZEROES[shape.scalar]
+
+
+def _go_type(shape: _Shape) -> str:
+    """Such as `v1.PodSpec`: Go's packages are named after the version."""
+    module = "" if shape.struct is None else shape.struct.__module__
+    return f"{module.rpartition('_')[2]}.{shape.name}"
 
 
 def _is_scalar(wanted: str, value: object) -> bool:

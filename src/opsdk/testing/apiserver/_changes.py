@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, final
 
-from opsdk.testing.apiserver._builtin_fields import type_fault, unknown_fields
+from opsdk.testing.apiserver._builtin_fields import fill_nulls, type_fault, unknown_fields
 from opsdk.testing.apiserver._calls import Call
 from opsdk.testing.apiserver._cluster import Cluster
 from opsdk.testing.apiserver._crds import CRD
@@ -278,6 +278,7 @@ class Writer:
         fault = type_fault(info, document)
         if fault is not None:
             raise _undecodable(call, document, fault)
+        fill_nulls(info, document)
         self._judge_unknown(call, unknown_fields(info, document))
         for name, value in document.items():
             if name != "metadata":
