@@ -28,6 +28,7 @@ from opsdk.testing.sweeps import (
     World,
     sweep,
 )
+from opsdk.types import Json
 from sweep_gadgets import (
     Accounts,
     Base,
@@ -209,6 +210,28 @@ async def test_a_loop_that_never_lists_again_is_found_by_a_watch_that_missed_som
     assert {failure.plan for failure in caught.value.result.failures} == {"event-missed:1"}
 
 
+async def test_a_list_by_another_part_does_not_tell_a_watch_what_it_has_missed() -> None:
+    class ListsBeside(WatchesWithoutLists):
+        async def run(self) -> None:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.count)
+                await super().run()
+
+        async def count(self) -> None:
+            while True:
+                with suppress(ApiError):
+                    await self.client.list(Gadget)
+                await anyio.sleep(0.3)
+
+    async def create_later(world: World) -> None:
+        await anyio.sleep(1)
+        await create_and_wait(world)
+
+    with pytest.raises(SweepError) as caught:
+        await sweep(ListsBeside, create_later, install=[Gadget], faults=["event-missed", "gone-http"])
+    assert {failure.plan for failure in caught.value.result.failures} == {"event-missed:1", "gone-http:1"}
+
+
 async def test_a_loop_that_counts_events_is_found_by_one_that_comes_twice() -> None:
     class Counts(Loop):
         async def run(self) -> None:
@@ -297,6 +320,15 @@ async def test_a_replica_that_writes_after_it_lost_its_leadership_is_found() -> 
     assert caught.value.result.failures[0].reason == (
         "the old replica still writes after it has lost its leadership: PATCH gadgets/default/g status"
     )
+
+
+async def test_a_state_outside_that_cannot_be_read_is_a_failure() -> None:
+    class Broken(Accounts):
+        async def state(self) -> Json:
+            raise OSError("no connection")
+
+    with pytest.raises(SweepError, match="the end state cannot be read: OSError: no connection"):
+        await sweep(Right, create_and_wait, install=[Gadget], outside=Broken())
 
 
 async def test_a_namespace_that_is_left_behind_is_found() -> None:
@@ -424,6 +456,8 @@ async def test_what_is_no_fault_is_refused_with_the_kinds_there_are() -> None:
 async def test_a_fault_that_does_not_happen_is_no_success() -> None:
     with pytest.raises(SweepUsageError, match=r"crash-after:9 did not happen, so nothing was tried: .* 2 writes"):
         await sweep(Right, create_and_wait, install=[Gadget], only="crash-after:9")
+    with pytest.raises(SweepUsageError, match="conflict:1 did not happen"):  # there is nothing that could be edited
+        await sweep(Right, create_and_wait, install=[Gadget], only="conflict:1")
 
 
 async def test_an_operator_that_does_nothing_is_no_success() -> None:

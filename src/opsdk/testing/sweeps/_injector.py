@@ -16,7 +16,7 @@ from opsdk.testing.sweeps._faults import Fault, FaultKind, Plan
 from opsdk.testing.sweeps._state import FOREIGN
 from opsdk.types import Json, JsonObject
 
-__all__ = ["HOT_SECONDS", "LAG_SECONDS", "Injector", "Lag", "ProcessState", "status_response"]
+__all__ = ["HOT_SECONDS", "LAG_SECONDS", "Gap", "Injector", "Lag", "ProcessState", "status_response"]
 
 LAG_SECONDS: Final = 5.0
 """How long a cache does not see what was written."""
@@ -93,6 +93,26 @@ class Lag:
     until: float
 
 
+@final
+@dataclass(slots=True, kw_only=True)
+class Gap:
+    """Where the history of a resource begins: who watches from before it is told that this is too old.
+
+    Args:
+        form: How: `gone-http` or `gone-event`.
+        revision: The newest resourceVersion when something was missed.
+        listed: Whether somebody has listed since, so that this version is nothing that was missed.
+    """
+
+    form: FaultKind
+    revision: int
+    listed: bool = False
+
+    def tells_all_from(self, version: str) -> bool:
+        """Whether a watch from `version` misses nothing."""
+        return not version.isdigit() or int(version) > self.revision or (self.listed and int(version) == self.revision)
+
+
 class Hooks:
     """What a run does when the injector says so; set by the run."""
 
@@ -141,7 +161,7 @@ class Injector:
         self.resources: dict[tuple[str, str, str], Target] = {}
         self.hit: dict[Fault, str] = {}
         self.lag: Lag | None = None
-        self.gone: dict[tuple[str, str, str], FaultKind] = {}
+        self.gaps: dict[tuple[str, str, str], Gap] = {}
         self.foreign: dict[str, tuple[str, str]] = {}
         self.requests = 0
         self.longest_burst = 0
@@ -170,6 +190,10 @@ class Injector:
                 return fault.kind
         return None
 
+    def give_back(self, kind: FaultKind, at: int) -> None:
+        """The fault at this call had no effect, so that it has not happened."""
+        self.hit.pop(Fault(kind, at), None)
+
     def count_request(self, what: object) -> None:
         """Notice a hot loop."""
         self.requests += 1
@@ -196,8 +220,8 @@ class Injector:
         response = await self.inner.request(HttpRequest(method="GET", path=target.object_path))
         return as_object(parse_json(response.body)) if response.status == 200 else None
 
-    async def edit(self, target: Target, mark: str, *, kept: bool) -> None:
-        """Write an annotation to an object in somebody else's name.
+    async def edit(self, target: Target, mark: str, *, kept: bool) -> bool:
+        """Write an annotation to an object in somebody else's name; whether the server took it.
 
         Args:
             target: The object.
@@ -218,6 +242,7 @@ class Injector:
         if kept and response.status == 200:
             place = "/".join(part for part in (target.plural, target.namespace, target.name) if part)
             self.foreign[text_at(edited, "metadata", "uid")] = (place, mark)
+        return response.status == 200
 
     async def caught_up(self, resource: tuple[str, str, str]) -> None:
         """Wait while the caches of this resource lag behind."""
@@ -226,9 +251,22 @@ class Injector:
                 return
             await anyio.sleep(lag.until - anyio.current_time())
 
+    async def forget(self, target: Target, form: FaultKind) -> None:
+        """From now on, watches from what is known so far are too old: only a list tells what there is."""
+        revision = await self.revision(target)
+        self.gaps[target.resource] = Gap(form=form, revision=int(revision))
+
+    async def revision(self, target: Target) -> str:
+        """The newest resourceVersion."""
+        response = await self.inner.request(
+            HttpRequest(method="GET", path=target.collection_path, query=(("limit", "1"),))
+        )
+        return text_at(as_object(parse_json(response.body)), "metadata", "resourceVersion")
+
     def listed(self, resource: tuple[str, str, str]) -> None:
-        """The operator knows again what is there; until now its watches were too old."""
-        self.gone.pop(resource, None)
+        """Somebody knows again what is there; who watches from before still does not."""
+        if (gap := self.gaps.get(resource)) is not None:
+            gap.listed = True
 
     def stale_revision(self, resource: tuple[str, str, str]) -> str | None:
         """Which version a cache of this resource still shows; None: the newest."""

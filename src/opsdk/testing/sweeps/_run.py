@@ -213,13 +213,16 @@ class Run(Hooks):
 
     async def _state(self) -> EndState:
         outside = self._settings.outside
-        return await read_state(
-            self._inner,
-            self._written.values(),
-            outside=None if outside is None else await outside.state(),
-            known_uids=self._known_uids,
-            random_names=self._random_names,
-        )
+        try:
+            return await read_state(
+                self._inner,
+                self._written.values(),
+                outside=None if outside is None else await outside.state(),
+                known_uids=self._known_uids,
+                random_names=self._random_names,
+            )
+        except Exception as error:  # noqa: BLE001 - `outside` is the test's, and may raise what it likes
+            self._give_up(f"the end state cannot be read: {type(error).__name__}: {error}".split("\n", 1)[0])
 
     # -- processes
 

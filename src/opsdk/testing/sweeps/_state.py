@@ -16,7 +16,6 @@ from opsdk.client.transport import HttpRequest, Transport
 from opsdk.patches import describe_difference
 from opsdk.testing.simulator import Target
 from opsdk.testing.sweeps._calls import as_object, as_sequence, is_swept, parse_json, text_at
-from opsdk.testing.sweeps.errors import SweepUsageError
 from opsdk.types import Json, JsonObject
 
 __all__ = ["FOREIGN", "EndState", "Ignored", "changed_lines", "read_state"]
@@ -186,7 +185,7 @@ async def _list(transport: Transport, target: Target) -> list[JsonObject]:
         return []  # a write to a kind that is not served
     answer = as_object(parse_json(response.body))
     if response.status != 200 or answer is None:
-        raise SweepUsageError(f"the end state cannot be read: GET {target.collection_path} gives {response.status}")
+        raise RuntimeError(f"GET {target.collection_path} gives {response.status}")
     kind = text_at(answer, "kind").removesuffix("List")
     items = [as_object(item) for item in as_sequence(answer.get("items"))]
     return [{"apiVersion": target.api_version, "kind": kind, **item} for item in items if item is not None]

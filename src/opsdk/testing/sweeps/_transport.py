@@ -89,8 +89,10 @@ class ProcessTransport:
             return
         injector.count_request(f"watch {request.path}")
         injector.touch(target)
-        form = injector.gone.get(target.resource)
-        if _begins_anew(request):
+        version = dict(request.query).get("resourceVersion", "")
+        gap = injector.gaps.get(target.resource)
+        form = None if gap is None or gap.tells_all_from(version) else gap.form
+        if version in {"", "0"}:  # it shows first what is there
             injector.listed(target.resource)
             form = None
         match form:
@@ -202,11 +204,11 @@ class ProcessTransport:
                 injector.hooks.replace(process, request, lambda code: _answered(call, code))
                 await self._reach()
             case "conflict":
-                if before is not None:
-                    await injector.edit(target, f"write {call.number}", kept=True)
+                if before is None or not await injector.edit(target, f"write {call.number}", kept=True):
+                    injector.give_back(fault, call.number)
             case "stale":
                 until = anyio.current_time() + LAG_SECONDS
-                injector.lag = Lag(resource=target.resource, revision=await self._revision(target), until=until)
+                injector.lag = Lag(resource=target.resource, revision=await injector.revision(target), until=until)
             case _:
                 pass
         response = await injector.inner.request(request)
@@ -225,12 +227,6 @@ class ProcessTransport:
             case _:
                 pass
         return response
-
-    async def _revision(self, target: Target) -> str:
-        response = await self._injector.inner.request(
-            HttpRequest(method="GET", path=target.collection_path, query=(("limit", "1"),))
-        )
-        return text_at(as_object(parse_json(response.body)), "metadata", "resourceVersion")
 
     async def _after(
         self, request: HttpRequest, response: HttpResponse, target: Target, before: JsonObject | None
@@ -282,12 +278,12 @@ class ProcessTransport:
         self._injector.events.append(seen)
         fault = self._injector.take(EVENT_FAULTS, seen.number, seen)
         if fault in {"gone-http", "gone-event"}:
-            self._injector.gone[target.resource] = fault
+            await self._injector.forget(target, fault)
         return fault
 
-    def gap(self, target: Target) -> NoReturn:
+    async def gap(self, target: Target) -> NoReturn:
         """End a watch that has missed something, so that only a new list shows it."""
-        self._injector.gone[target.resource] = "gone-event"
+        await self._injector.forget(target, "gone-event")
         self.broken("the watch broke")
 
 
@@ -326,7 +322,7 @@ class _BrokenChunks(AsyncIterator[bytes]):
             return await anext(self._chunks)
         with anyio.move_on_after(self._gap_at - anyio.current_time()):
             return await anext(self._chunks)
-        return self._transport.gap(self._target)
+        return await self._transport.gap(self._target)
 
 
 @final
@@ -348,11 +344,6 @@ class _Lines(AsyncIterator[bytes]):
 
 def _is_watch(request: HttpRequest) -> bool:
     return any(key == "watch" and value.lower() in {"1", "true"} for key, value in request.query)
-
-
-def _begins_anew(request: HttpRequest) -> bool:
-    """Whether a watch shows first what is there, so that it misses nothing."""
-    return not any(key == "resourceVersion" and value not in {"", "0"} for key, value in request.query)
 
 
 def _answered(call: ApiCall, code: int) -> ApiCall:
