@@ -13,6 +13,7 @@ from lightkube import AsyncClient
 from opsdk.client import ApiClient
 from opsdk.client.transport import Transport
 from opsdk.protocols import KubeObject
+from opsdk.testing._usage import duration_faults, text_list_faults
 from opsdk.testing.simulator import lightkube_client
 from opsdk.testing.sweeps._calls import ApiCall, WatchEventSeen
 from opsdk.testing.sweeps._determinism import require_virtual_time
@@ -142,10 +143,12 @@ async def sweep(
 
     Raises:
         SweepError: A run did not end as it should; `result` has all of them.
-        SweepUsageError: There is no virtual time, `only` names no fault or one that does not happen, the operator
-            makes no call at which one of `faults` can be put, or two runs without a fault differ.
+        SweepUsageError: There is no virtual time, an option makes no sense, `only` names no fault or one that does
+            not happen, the operator makes no call at which one of `faults` can be put, or two runs without a fault
+            differ.
     """
     _refuse_what_runs_nothing(faults, sample=sample, pairs=pairs, most_failures=most_failures)
+    _refuse_what_compares_nothing(ignore=ignore, quiet=quiet, rest=rest, patience=patience)
     await require_virtual_time()
     settings = Settings(
         make=_maker(make_operator, client_type, namespace),
@@ -379,6 +382,18 @@ def _refuse_what_runs_nothing(
         raise SweepUsageError("faults=[] breaks nothing; for the run without a fault alone there is only='none'")
     if (sample is not None and sample < 1) or most_failures < 1 or pairs < 0:
         raise SweepUsageError("sample and most_failures have to be at least 1, and pairs at least 0")
+
+
+def _refuse_what_compares_nothing(*, ignore: object, quiet: object, rest: object, patience: object) -> None:
+    """A text as `ignore` would be taken for a list of letters, and leave out every field that is called so."""
+    wrong = [
+        *text_list_faults("ignore", ignore),
+        *duration_faults("quiet", quiet),
+        *duration_faults("rest", rest, zero=True),
+        *duration_faults("patience", patience),
+    ]
+    if wrong:
+        raise SweepUsageError("; ".join(wrong))
 
 
 def _worthwhile_reads(clean: Outcome) -> list[int]:
