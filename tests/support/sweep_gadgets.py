@@ -14,6 +14,8 @@ from pydantic import Field
 from opsdk import (
     Client,
     CustomResource,
+    Manager,
+    ManagerOptions,
     Model,
     Request,
     Result,
@@ -24,6 +26,7 @@ from opsdk import (
     States,
     clock,
 )
+from opsdk.client import ApiClient
 from opsdk.errors import AlreadyExistsError, ConflictError
 from opsdk.models import MachineStatus, owner_reference_to
 from opsdk.testing.sweeps import World
@@ -119,6 +122,17 @@ async def whole_life(world: World) -> None:
     await world.settle()
     await world.delete(Gadget, "g")
     await world.gone(Gadget, "g")
+
+
+def managed(client: ApiClient, *, elect: bool = True) -> Manager:
+    options = ManagerOptions(
+        leader_election=elect,
+        leader_election_id="gadgets",
+        leader_election_namespace="default",
+        serve_metrics=False,
+        serve_probes=False,
+    )
+    return Manager(options, client=client)
 
 
 def child_of(owner: Gadget, name: str | None = None, *, generate: str | None = None) -> ConfigMap:
