@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import re
 import string
@@ -16,6 +17,7 @@ from hypothesis.strategies import SearchStrategy
 
 from opsdk.errors import ObjectError
 from opsdk.testing.campaigns._schema import number_at, object_at, objects_at, texts_at
+from opsdk.testing.campaigns._variants import Union, union_in
 from opsdk.types import Json, JsonObject
 
 __all__ = ["FORMATS", "canonical", "values_of"]
@@ -67,8 +69,9 @@ def values_of(
     """Values that a structural schema allows.
 
     Types, enums, bounds, lengths, patterns, formats, `required`, list types `set` and `map`, int-or-string,
-    `nullable` and preserved unknown fields are respected. Of `anyOf` and `oneOf` one branch is followed, of
-    `allOf` all; what `not` and CEL rules forbid is not known here. Strings and keys of maps about which the schema says
+    `nullable` and preserved unknown fields are respected, and so are the rules that our models' CRDs have for unions
+    with a discriminator. Of `anyOf` and `oneOf` one branch is followed, of `allOf` all; what `not` and other CEL rules
+    forbid is not known here. Strings and keys of maps about which the schema says
     nothing are short words, because an operator usually makes names of them.
 
     Args:
@@ -114,6 +117,9 @@ class _Reader:
             return self._int_or_string(schema)
         for each in objects_at(schema, "allOf"):
             schema = _narrowed(schema, each, "allOf")
+        union = union_in(schema)
+        if union is not None:
+            return self._variants(schema, union, path)
         for way in ("anyOf", "oneOf"):
             branches = objects_at(schema, way)
             if branches:
@@ -165,6 +171,21 @@ class _Reader:
         more = st.dictionaries(keys, others, min_size=max(0, low - len(required)), max_size=high)
         return st.tuples(known, more).map(lambda both: {**both[1], **both[0]})
 
+    def _variants(self, schema: JsonObject, union: Union, path: str) -> SearchStrategy[Json]:
+        """The field that tells the variants apart, then what goes with its value."""
+        key = union.key
+        tags = self.value(object_at(object_at(schema, "properties"), key), f"{path}.{key}" if path else key)
+        options = object_at(object_at(schema, "properties"), key).get("enum")
+        values: list[Json] = [*options] if isinstance(options, list | tuple) else []
+        values += [json.loads(text) for text in union.variants]
+        made = {json.dumps(tag): self._alternatives(union.schema_for(tag), path) for tag in values}
+
+        def variant(tag: Json) -> SearchStrategy[Json]:
+            fields = made.get(json.dumps(tag), st.just({}))  # the server refuses another tag, whatever is beside it
+            return fields.map(lambda rest: {key: tag, **_members(rest, key)})
+
+        return tags.flatmap(variant)
+
     def _array(self, schema: JsonObject, path: str) -> SearchStrategy[Json]:
         low, high = _sizes(schema, "minItems", "maxItems", _MAX_ITEMS)
         items = self.value(object_at(schema, "items"), f"{path}[]")
@@ -186,6 +207,11 @@ class _Reader:
         percent = st.integers(0, 100).map(lambda number: f"{number}%")
         strings = _texts(schema) if "pattern" in schema or "maxLength" in schema else percent
         return st.one_of(_integers(schema), strings)
+
+
+def _members(value: Json, key: str) -> JsonObject:
+    """The members of an object without one."""
+    return {name: one for name, one in value.items() if name != key} if isinstance(value, Mapping) else {}
 
 
 def _given(given: object, path: str) -> SearchStrategy[Json]:
