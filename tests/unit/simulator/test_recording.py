@@ -7,17 +7,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 import pytest
 from lightkube import ApiError, AsyncClient
-from lightkube.models.core_v1 import Container, PodSpec
+from lightkube.models.batch_v1 import CronJobSpec, JobSpec, JobTemplateSpec
+from lightkube.models.core_v1 import Container, PodSpec, PodTemplateSpec
 from lightkube.models.meta_v1 import Condition, ObjectMeta
-from lightkube.resources.apps_v1 import Deployment
+from lightkube.resources.apps_v1 import DaemonSet, Deployment, ReplicaSet, StatefulSet
+from lightkube.resources.batch_v1 import CronJob, Job
 from lightkube.resources.core_v1 import ConfigMap, Event, Pod, Secret, Service
 from pydantic import Field
 
 from opsdk.errors import InvalidError, NotFoundError, ObjectError
-from opsdk.models import Conditions, CustomResource, Model
-from opsdk.protocols import Client
+from opsdk.models import Conditions, CustomResource, Model, codec_of
+from opsdk.protocols import Client, KubeObject
 from opsdk.testing.simulator import (
     ExpectationError,
     Simulator,
@@ -25,7 +28,7 @@ from opsdk.testing.simulator import (
     UnexpectedActionsError,
     matching,
 )
-from opsdk.types import JsonPatch, MergePatch, Request, Result
+from opsdk.types import Json, JsonObject, JsonPatch, MergePatch, Request, Result
 
 pytestmark = pytest.mark.anyio
 
@@ -65,6 +68,10 @@ def thing(name: str = "t") -> Thing:
 
 def config(**data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name="c", namespace="default"), data=dict(data))
+
+
+class StatusOfAny(msgspec.Struct):
+    status: dict[str, object]
 
 
 class ConfigData(Protocol):
@@ -350,6 +357,93 @@ async def test_simulate_ready_sets_one_condition_and_keeps_the_others() -> None:
             ("Other", "False", "R"),
             ("Ready", "True", "SimulatedReady"),
         ]
+
+
+async def test_a_kind_whose_status_has_no_conditions_cannot_be_made_ready() -> None:
+    pods = PodTemplateSpec(spec=PodSpec(containers=[Container(name="c", image="i")], restartPolicy="Never"))
+    spec = CronJobSpec(schedule="@daily", jobTemplate=JobTemplateSpec(spec=JobSpec(template=pods)))
+    async with Simulator(does(nothing)) as sim:
+        await sim.create(thing())
+        stored = await sim.create(CronJob(metadata=ObjectMeta(name="c"), spec=spec))
+        with pytest.raises(ObjectError, match=r"CronJob c cannot be made ready: .* has no conditions; .*fake_client"):
+            await sim.simulate_ready(CronJob, "c")
+        await sim.create(config())
+        with pytest.raises(ObjectError, match="ConfigMap c cannot be made ready"):
+            await sim.simulate_ready(ConfigMap, "c")
+        assert await sim.fake_client.get(CronJob, "c", namespace="default") == stored
+        with pytest.raises(ObjectError, match="404"):
+            await sim.simulate_ready(Deployment, "gone")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "conditions"),
+    [
+        (
+            Deployment,
+            {
+                "observedGeneration": 1,
+                "replicas": 3,
+                "updatedReplicas": 3,
+                "readyReplicas": 3,
+                "availableReplicas": 3,
+                "unavailableReplicas": None,
+            },
+            ["Available", "Ready"],
+        ),
+        (ReplicaSet, {"observedGeneration": 1, "readyReplicas": 3, "fullyLabeledReplicas": 3}, ["Ready"]),
+        (StatefulSet, {"observedGeneration": 1, "readyReplicas": 3, "updatedReplicas": 3}, ["Ready"]),
+        (
+            DaemonSet,
+            {"observedGeneration": 1, "desiredNumberScheduled": 1, "numberReady": 1, "numberMisscheduled": 0},
+            ["Ready"],
+        ),
+        (
+            Job,
+            {"succeeded": 2, "active": None, "completionTime": "2026-01-01T00:00:00Z", "completedIndexes": "0-1"},
+            ["SuccessCriteriaMet", "Complete", "Ready"],
+        ),
+        (
+            Pod,
+            {"phase": "Running"},
+            ["PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled", "Ready"],
+        ),
+    ],
+)
+async def test_a_ready_object_of_a_built_in_kind_says_what_its_controllers_report(
+    kind: type[KubeObject], status: Mapping[str, Json], conditions: list[str]
+) -> None:
+    labels: JsonObject = {"app": "a"}
+    pod: JsonObject = {"containers": [{"name": "c", "image": "i"}]}
+    if kind is Job:
+        pod = {**pod, "restartPolicy": "Never"}
+    template: JsonObject = {"metadata": {"labels": labels}, "spec": pod}
+    spec: JsonObject = {"selector": {"matchLabels": labels}, "template": template}
+    if kind is Job:
+        spec = {"template": template, "completions": 2, "completionMode": "Indexed"}
+    elif kind is Pod:
+        spec = pod
+    elif kind is not DaemonSet:
+        spec = {**spec, "replicas": 3, **({"serviceName": "a"} if kind is StatefulSet else {})}
+    other = {"type": "Other", "status": "False", "reason": "R", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+    async with Simulator(does(nothing)) as sim:
+        await sim.create(thing())
+        body: JsonObject = {"metadata": {"name": "a", "namespace": "default"}, "spec": spec}
+        await sim.create(codec_of(kind).decode(msgspec.json.encode(body)))
+        await sim.fake_client.status.patch(
+            kind, "a", MergePatch({"status": {"conditions": [other]}}), namespace="default"
+        )
+        for _ in range(2):  # said twice, it is the same
+            await sim.simulate_ready(kind, "a")
+            raw = codec_of(kind).encode(await sim.fake_client.get(kind, "a", namespace="default"))
+            stored = msgspec.json.decode(raw, type=StatusOfAny).status
+            assert {field: stored.get(field) for field in status} == status
+            found = msgspec.convert(stored["conditions"], list[dict[str, str]])
+            assert [(each["type"], each["status"]) for each in found] == [
+                ("Other", "False"),
+                *((each, "True") for each in conditions),
+            ]
+            assert found[-1]["reason"] == "SimulatedReady"
 
 
 async def test_a_state_that_the_kind_does_not_keep_is_refused() -> None:

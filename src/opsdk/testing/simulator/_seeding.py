@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import quote
 
@@ -13,6 +13,7 @@ from opsdk.errors import ObjectError
 from opsdk.models import resource_of
 from opsdk.protocols import KubeObject
 from opsdk.testing.simulator._action import as_object, parse_json, text_at
+from opsdk.testing.simulator._readiness import keeps_conditions, ready_status
 from opsdk.types import Json, JsonObject
 
 __all__ = ["ensure_namespace", "is_served", "set_ready", "set_state"]
@@ -43,29 +44,44 @@ async def ensure_namespace(transport: Transport, name: str) -> None:
 async def set_ready(
     transport: Transport, kind: type[KubeObject], name: str, namespace: str | None, now: datetime
 ) -> None:
-    """Set Ready=True, reason SimulatedReady, in status.conditions; other conditions stay."""
+    """Set Ready=True, reason SimulatedReady, and what else the kind's controllers report; other conditions stay."""
+    info = resource_of(kind)
     document = await _read(transport, kind, name, namespace)
-    status = as_object(document.get("status")) or {}
-    conditions = [item for item in _items(status.get("conditions")) if isinstance(item, Mapping)]
-    old = next((item for item in conditions if item.get("type") == "Ready"), None)
-    since = text_at(old, "lastTransitionTime") if text_at(old, "status") == "True" else ""
-    ready: dict[str, Json] = {
-        **(old or {}),
-        "type": "Ready",
-        "status": "True",
-        "reason": "SimulatedReady",
-        "message": "the test says so",
-        "lastTransitionTime": since or _timestamp(now),
-    }
+    if not keeps_conditions(kind):
+        raise ObjectError(
+            f"{info.kind} {name} cannot be made ready: the status of its kind has no conditions; "
+            f"set what makes it ready through fake_client.status"
+        )
+    moment = _timestamp(now)
+    conditions = [
+        each
+        for each in map(as_object, _items((as_object(document.get("status")) or {}).get("conditions")))
+        if each is not None
+    ]
     generation = (as_object(document.get("metadata")) or {}).get("generation")
-    if old is not None and "observedGeneration" in old and isinstance(generation, int):
-        ready["observedGeneration"] = generation
-    others: list[Json] = [item for item in conditions if item is not old]
-    await _write_status(transport, kind, name, namespace, {"conditions": [*others, ready]})
+    reported = ready_status(info, document, moment)
+    for condition_type, reason, message in (*reported.conditions, ("Ready", "SimulatedReady", "the test says so")):
+        old = next((item for item in conditions if item.get("type") == condition_type), None)
+        since = text_at(old, "lastTransitionTime") if text_at(old, "status") == "True" else ""
+        true: dict[str, Json] = {
+            **(old or {}),
+            "type": condition_type,
+            "status": "True",
+            "lastTransitionTime": since or moment,
+        }
+        for field, text in (("reason", reason), ("message", message)):
+            if text:
+                true[field] = text
+            else:
+                true.pop(field, None)
+        if old is not None and "observedGeneration" in old and isinstance(generation, int):
+            true["observedGeneration"] = generation
+        conditions = [*(item for item in conditions if item is not old), true]
+    await _write_status(transport, kind, name, namespace, {**reported.fields, "conditions": conditions})
     stored = as_object((await _read(transport, kind, name, namespace)).get("status")) or {}
     if not any(text_at(as_object(item), "reason") == "SimulatedReady" for item in _items(stored.get("conditions"))):
         raise ObjectError(
-            f"{resource_of(kind).kind} {name} did not keep a Ready condition in status.conditions; "
+            f"{info.kind} {name} did not keep a Ready condition in status.conditions; "
             f"set what makes it ready through fake_client.status"
         )
 

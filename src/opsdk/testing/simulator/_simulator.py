@@ -258,9 +258,12 @@ class Simulator(Expectations):
             self._clock.advance(max(end - self._clock.now(), timedelta(0)))
 
     async def simulate_ready(self, kind: type[KubeObject], name: str, namespace: str | None = None) -> Result:
-        """Set an object's Ready condition to True, keep the others, and reconcile the primary.
+        """Set an object's Ready condition to True, as its controllers would, and reconcile the primary.
 
-        The condition's reason is SimulatedReady.
+        The condition's reason is SimulatedReady. Of built-in kinds that controllers look after, status says besides
+        that what theirs report: a Deployment is Available; Deployments, ReplicaSets, StatefulSets and DaemonSets have
+        all replicas ready and the generation observed; a Job is Complete; a Pod and its containers run. All other
+        conditions stay as they are.
 
         Args:
             kind: The object's kind, usually a child's.
