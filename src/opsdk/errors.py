@@ -496,8 +496,9 @@ class CacheNotSyncedError(OpsdkError):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         super().__init__(
-            f"the cache of {kind} has not synced yet; read it after the manager has started, or read uncached "
-            f"through manager.api_client"
+            f"the cache of {kind} has not synced yet; read it after the manager has started, or after "
+            f"`await informers.wait_synced()` where there is none; or read uncached, through manager.api_client or the "
+            f"cached client's `uncached`"
         )
 
 

@@ -20,7 +20,7 @@ from opsdk.cache.reflector import Reflector, ReflectorOptions, Verb
 from opsdk.cache.selectors import Selector, selector_of
 from opsdk.cache.store import MalformedHook, Store, key_of
 from opsdk.client import ApiClient, RawEvent
-from opsdk.errors import ApiError, ApiTimeoutError
+from opsdk.errors import ApiError, ApiTimeoutError, ManagerError
 from opsdk.models import ResourceInfo, is_metadata_only, resource_of
 from opsdk.protocols import KubeObject
 from opsdk.types import LabelSelector, Request
@@ -101,6 +101,7 @@ class Informer(Generic[T]):
             refusals=refusals,
         )
         self._handlers: list[Handler[T]] = []
+        self._running = False
         self._synced = False
         self._sync_event: anyio.Event | None = None
         self._heard_at: float | None = None
@@ -202,9 +203,19 @@ class Informer(Generic[T]):
         await self._sync_event.wait()
 
     async def run(self) -> None:
-        """Follow the kind until cancelled."""
-        self._heard_at = anyio.current_time()
-        await self._reflector.run()
+        """Follow the kind until cancelled. Afterwards it may run again, and goes on from what it has.
+
+        Raises:
+            ManagerError: It runs already.
+        """
+        if self._running:
+            raise ManagerError(f"the informer of {self.describe()} runs already")
+        self._running = True
+        try:
+            self._heard_at = anyio.current_time()
+            await self._reflector.run()
+        finally:
+            self._running = False
 
     # Reading, with what this process wrote.
 
@@ -213,21 +224,32 @@ class Informer(Generic[T]):
         key = key_of(request)
         return self._in_reach(self._overlay.over(key, self._store.cached(request)))
 
-    def select(self, *, namespace: str | None = None, labels: Selector | None = None) -> list[Cached[T]]:
-        """The objects of a namespace, or of all, whose labels match, with what this process wrote; in no order."""
+    def select(
+        self, *, namespace: str | None = None, labels: LabelSelector | Selector | None = None
+    ) -> list[Cached[T]]:
+        """The objects of a namespace, or of all, whose labels match, with what this process wrote; in no order.
+
+        Args:
+            namespace: None: all namespaces.
+            labels: A text such as `tier=web`, a mapping, or what `selector_of` has made of one; None: all objects.
+
+        Raises:
+            ObjectError: `labels` is no selector.
+        """
+        selector = selector_of(labels)
         if not len(self._overlay):
-            return list(self._store.select(namespace=namespace, labels=labels))
+            return list(self._store.select(namespace=namespace, labels=selector))
         touched = set(self._overlay.keys())
         found = [
             cached
-            for cached in self._store.select(namespace=namespace, labels=labels)
+            for cached in self._store.select(namespace=namespace, labels=selector)
             if (cached.header.namespace or "", cached.header.name) not in touched
         ]
         for place, name in touched:
             if namespace is not None and place != namespace:
                 continue
             cached = self.read(Request(name, place or None))
-            if cached is not None and (labels is None or labels.matches(cached.header.labels)):
+            if cached is not None and selector.matches(cached.header.labels):
                 found.append(cached)
         return found
 

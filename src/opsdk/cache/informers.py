@@ -182,8 +182,15 @@ class Informers:
         everywhere = () if namespace is None else self._exactly(kind, None, Selector())
         return everywhere or self.selecting(kind, namespace, Selector())
 
-    def selecting(self, kind: type[T], namespace: str | None, selector: Selector) -> Sequence[Informer[T]]:
-        """The informers that together follow exactly these objects; empty: there are none."""
+    def selecting(
+        self, kind: type[T], namespace: str | None, selector: LabelSelector | Selector
+    ) -> Sequence[Informer[T]]:
+        """The informers that together follow exactly these objects; empty: there are none.
+
+        Raises:
+            ObjectError: `selector` is no selector.
+        """
+        selector = selector_of(selector)
         if namespace is not None:
             return self._exactly(kind, namespace, selector)
         each = [self._exactly(kind, place, selector) for place in self._namespaces]

@@ -74,14 +74,16 @@ class Selector:
         return ",".join(sorted(str(requirement) for requirement in self.requirements))
 
 
-def selector_of(labels: LabelSelector | None) -> Selector:
-    """The selector that the labels, or a text such as `tier in (web,api),!canary`, stand for.
+def selector_of(labels: LabelSelector | Selector | None) -> Selector:
+    """The selector that the labels, or a text such as `tier in (web,api),!canary`, stand for; a selector is itself.
 
     Raises:
         ObjectError: The text is no selector; or they are neither a text nor texts by texts.
     """
     if labels is None:
         return Selector()
+    if isinstance(labels, Selector):
+        return labels
     if isinstance(labels, str):
         return _parse(labels)
     _require_texts(labels)

@@ -19,11 +19,11 @@ from typing_extensions import TypeVar
 from opsdk.cache._label_index import LabelIndex
 from opsdk.cache.changes import Cached, Change, ObjectAdded, ObjectDeleted, ObjectModified
 from opsdk.cache.header import Header, only_metadata, read_document
-from opsdk.cache.selectors import Selector
+from opsdk.cache.selectors import Selector, selector_of
 from opsdk.errors import DecodeError
 from opsdk.models import codec_of, is_metadata_only, resource_of
 from opsdk.protocols import KubeObject
-from opsdk.types import Request
+from opsdk.types import LabelSelector, Request
 
 __all__ = ["IndexFunction", "Key", "Malformed", "MalformedHook", "Store"]
 
@@ -164,18 +164,25 @@ class Store(Generic[T]):
         found = self._at(key_of(request))
         return None if found is None else self.decode(found)
 
-    def select(self, *, namespace: str | None = None, labels: Selector | None = None) -> Iterator[Cached[T]]:
-        """The objects of a namespace, or of all, whose labels match; in no order. As they are at the call."""
-        slots = [self._slots[key] for key in self._candidates(namespace, labels)]
-        return (
-            Cached(slot.header, slot.raw, self._codec)
-            for slot in slots
-            if labels is None or labels.matches(slot.header.labels)
-        )
+    def select(
+        self, *, namespace: str | None = None, labels: LabelSelector | Selector | None = None
+    ) -> Iterator[Cached[T]]:
+        """The objects of a namespace, or of all, whose labels match; in no order. As they are at the call.
 
-    def _candidates(self, namespace: str | None, labels: Selector | None) -> Collection[Key]:
-        if labels:
-            found = self._labels.candidates(labels, ((key, slot.header.labels) for key, slot in self._slots.items()))
+        Args:
+            namespace: None: all namespaces.
+            labels: A text such as `app=web`, a mapping, or what `selector_of` has made of one; None: all objects.
+
+        Raises:
+            ObjectError: `labels` is no selector.
+        """
+        selector = selector_of(labels)
+        slots = [self._slots[key] for key in self._candidates(namespace, selector)]
+        return (Cached(slot.header, slot.raw, self._codec) for slot in slots if selector.matches(slot.header.labels))
+
+    def _candidates(self, namespace: str | None, selector: Selector) -> Collection[Key]:
+        if selector:
+            found = self._labels.candidates(selector, ((key, slot.header.labels) for key, slot in self._slots.items()))
             if found is not None:
                 return found if namespace is None else [key for key in found if key[0] == namespace]
         return self._slots if namespace is None else self._namespaces.get(namespace, ())

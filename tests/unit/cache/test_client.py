@@ -126,7 +126,7 @@ async def test_reads_before_the_cache_has_synced_are_refused() -> None:
             this.client.find(ConfigMap, "a", namespace="default"),
             this.client.list(ConfigMap),
         ):
-            with pytest.raises(CacheNotSyncedError, match="ConfigMap"):
+            with pytest.raises(CacheNotSyncedError, match=r"ConfigMap.*informers.wait_synced.*`uncached`"):
                 await read
         with pytest.raises(CacheNotSyncedError, match="ConfigMap"):
             this.client.stream(ConfigMap)

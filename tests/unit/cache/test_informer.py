@@ -13,9 +13,16 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Secret
 
 from failing_network import Answer, Following, Network, following, status, text_of
-from opsdk.cache import Change, Informer, Informers, ReflectorOptions
+from opsdk.cache import Change, Informer, Informers, ReflectorOptions, selector_of
 from opsdk.client import ApiClient, HttpRequest, HttpResponse
-from opsdk.errors import ApiConnectionError, ApiTimeoutError, ForbiddenError, ManagerError, UnauthorizedError
+from opsdk.errors import (
+    ApiConnectionError,
+    ApiTimeoutError,
+    ForbiddenError,
+    ManagerError,
+    ObjectError,
+    UnauthorizedError,
+)
 from opsdk.protocols import KubeObject
 from opsdk.testing import ApiServer
 from opsdk.types import Request
@@ -383,6 +390,52 @@ async def test_an_informer_that_is_added_while_the_others_run_starts_at_once() -
             assert secrets.synced
             with pytest.raises(ManagerError, match="run already"):
                 await informers.run()
+            tasks.cancel_scope.cancel()
+
+
+async def test_an_informer_runs_once_at_a_time() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        informer = Informer(client, ConfigMap, namespace="default")
+        for _ in range(2):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(informer.run)
+                await anyio.sleep(1)
+                assert informer.synced
+                with pytest.raises(ManagerError, match=r"informer of ConfigMap.* runs already"):
+                    await informer.run()
+                tasks.cancel_scope.cancel()
+        await client.create(ConfigMap(metadata=ObjectMeta(name="later", namespace="default")))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            await anyio.sleep(1)
+            assert [cached.header.name for cached in informer.select()] == ["later"]
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("written", [False, True])
+async def test_labels_are_selected_by_a_text_a_mapping_or_a_selector(*, written: bool) -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        informers = Informers(client, namespaces=["default"])
+        (informer,) = informers.everywhere(ConfigMap, "app=web")
+        for name, where in (("a", "front"), ("b", "back")):
+            labels = {"app": "web", "tier": where}
+            await client.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default", labels=labels)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informers.run)
+            await informers.wait_synced()
+            if written:
+                metadata = {"name": "w", "namespace": "default", "uid": "u", "resourceVersion": "999999"}
+                web = {"app": "web", "tier": "front"}
+                informer.wrote(msgspec.json.encode({"metadata": {**metadata, "labels": web}}))
+            for tier in ("tier=front", {"tier": "front"}, selector_of("tier=front")):
+                found = sorted(cached.header.name for cached in informer.select(labels=tier))
+                assert found == (["a", "w"] if written else ["a"])
+            for app in ("app=web", {"app": "web"}, selector_of("app=web")):
+                assert informers.selecting(ConfigMap, "default", app) == (informer,)
+            with pytest.raises(ObjectError, match="selector"):
+                informer.select(labels="tier in")
             tasks.cancel_scope.cancel()
 
 

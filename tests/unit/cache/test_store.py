@@ -13,7 +13,7 @@ from lightkube.resources.core_v1 import ConfigMap
 
 from opsdk.cache import Change, Malformed, ObjectAdded, ObjectDeleted, ObjectModified, Store, selector_of
 from opsdk.cache.header import read_document
-from opsdk.errors import DecodeError
+from opsdk.errors import DecodeError, ObjectError
 from opsdk.types import Json, Request
 
 
@@ -195,7 +195,10 @@ def test_objects_are_found_by_namespace_label_uid_owner_and_declared_index() -> 
 
     assert names(store.select()) == ["a", "b", "c"]
     assert names(store.select(namespace="default")) == ["a", "b"]
-    assert names(store.select(labels=selector_of("x=1"))) == ["a", "c"]
+    for labels in ("x=1", {"x": "1"}, selector_of("x=1")):
+        assert names(store.select(labels=labels)) == ["a", "c"]
+    with pytest.raises(ObjectError, match="selector"):
+        store.select(labels="x in")
     assert names(store.select(namespace="nowhere")) == []
     assert names(store.owned_by("owner")) == ["a"]
     assert names(store.by_index("first label", "1")) == ["a", "c"]
