@@ -44,7 +44,8 @@ class CampaignReport:
         lives: Lives of the resource, each on a cluster of its own.
         changes: Changes of a spec in them that the API server took.
         invalid: Specs that had to be refused, and were.
-        unsuitable: Lives that could not begin, because a rule refused a spec that the schema allows.
+        unsuitable: Lives that could not begin, because a rule refused a spec that the schema allows: never more than
+            half of those that were to be tried.
     """
 
     lives: int
@@ -149,7 +150,7 @@ def campaign(
     Raises:
         CampaignError: A law does not hold.
         ObjectError: `kind` has no schema of a spec, or one of which no values can be made; `fields` has a path that is
-            not in it; or no spec was accepted.
+            not in it; or the API server refused most specs, so that hardly anything was tried.
         ConfigurationError: An option makes no sense, or leaves nothing to check.
     """
     __tracebackhide__ = True
@@ -197,7 +198,7 @@ def campaign(
             raise
         raise search.failure.with_traceback(None) from None  # it was raised as often as it was tried
     except Unsatisfiable:
-        search.report()  # says why, when nothing was accepted
+        search.report()  # says why
         raise
     return search.report()
 
@@ -247,7 +248,8 @@ class _Search:
         self._sound: set[str] = set()
         self._fresh: dict[str, State] = {}
         self._shrinking = 0
-        self._lives = self._changes = self._invalid = self._unsuitable = 0
+        self._refused: set[str] = set()
+        self._lives = self._changes = self._invalid = self._begun = 0
         self._refusal = ""
         self.failure: CampaignError | None = None
 
@@ -262,6 +264,8 @@ class _Search:
         if not known:
             if name in self._sound:
                 return
+            if name in self._refused:
+                hypothesis.reject()
             if self.failure is not None:
                 self._shrinking += 1
                 if self._shrinking > _SHRINKING_LIVES:
@@ -280,24 +284,28 @@ class _Search:
         """What was tried.
 
         Raises:
-            ObjectError: No spec was accepted.
+            ObjectError: Most specs were not accepted.
         """
-        if self._lives == self._unsuitable:
+        kind, refused = self._terms.definition.kind, len(self._refused)
+        if not self._begun and not refused:
+            raise ObjectError(f"no spec of {kind} could be made: a strategy in fields= has no values")
+        if refused > self._begun:
+            which = f"{refused} of {refused + self._begun} specs" if self._begun else "every spec"
             raise ObjectError(
-                f"the API server refused every spec of {self._terms.definition.kind}; give strategies (fields=) for "
-                f"the fields that its rules are about. What it said last: {self._refusal}"
+                f"the API server refused {which} of {kind}, so that {'hardly anything' if self._begun else 'nothing'} "
+                f"was tried; give strategies (fields=) for the fields that its rules are about, or one for the whole "
+                f"spec: fields={{'': …}}. What it said last: {self._refusal}"
             )
-        return CampaignReport(
-            lives=self._lives, changes=self._changes, invalid=self._invalid, unsuitable=self._unsuitable
-        )
+        return CampaignReport(lives=self._lives, changes=self._changes, invalid=self._invalid, unsuitable=refused)
 
     def _try(self, plan: Plan) -> None:
         try:
             outcome = self._live(plan)
         except SpecRefusedError as refused:
-            self._unsuitable += 1
+            self._refused.add(str(plan))
             self._refusal = str(refused)
             hypothesis.reject()
+        self._begun += 1
         self._changes += outcome.changes
         self._invalid += outcome.refusals
         if outcome.rest is None or Law.HISTORY not in self._terms.laws:

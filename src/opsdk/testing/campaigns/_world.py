@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -352,7 +352,13 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _message(response: HttpResponse) -> str:
-    return response.body.decode("utf-8", "replace")
+    """What the server says, in its words."""
+    text = response.body.decode("utf-8", "replace")
+    try:
+        status = cast("Json", msgspec.json.decode(response.body))
+    except msgspec.DecodeError:
+        return text
+    return str(status["message"]) if isinstance(status, Mapping) and "message" in status else text
 
 
 def _expect(response: HttpResponse, what: str) -> None:
