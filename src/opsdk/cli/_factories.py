@@ -21,6 +21,7 @@ TARGET: Final = "MODULE:FACTORY"
 TARGET_HELP: Final = (
     "what makes the reconciler from a client, its class for example; the module may be a path that ends in .py"
 )
+_WAY_OUT: Final = "give a callable that takes only a client, for example a function that makes the reconciler"
 
 
 @final
@@ -85,7 +86,8 @@ async def parts_of(factory: Factory, client: Client) -> Parts:
     except OpsdkError as error:
         raise CommandError(f"{factory.target} cannot be made: {error}") from error
     except (Exception, SystemExit) as error:
-        raise CommandError(f"{factory.target} cannot be made: {told(error)}") from error
+        why = told(error) if _takes_one(factory.make) else f"{type(error).__name__}: {error}; {_WAY_OUT}"
+        raise CommandError(f"{factory.target} cannot be made: {why}") from error
     machines: dict[str, StateMachine[MachineObject]] = {}
     owners: dict[str, ResourceOwner[KubeObject]] = {}
     for name, value in _within(made):
@@ -98,6 +100,17 @@ async def parts_of(factory: Factory, client: Client) -> Parts:
             if not any(owner is known for known in owners.values()):
                 owners[name] = owner
     return Parts(machines=machines, owners=owners)
+
+
+def _takes_one(make: Callable[[Client], object]) -> bool:
+    """Whether it can be called with a client and nothing else; True when it does not tell."""
+    try:
+        inspect.signature(make).bind(object())
+    except TypeError:
+        return False
+    except ValueError:  # some that are written in C
+        return True
+    return True
 
 
 def _within(made: object) -> Iterator[tuple[str, object]]:

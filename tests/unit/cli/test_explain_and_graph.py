@@ -118,6 +118,10 @@ def broken(client):
     raise ValueError("no configuration")
 
 
+def takes_more(client, cloud):
+    return Reconciler(client)
+
+
 NUMBER = 7
 """
 
@@ -239,6 +243,7 @@ async def test_several_machines_in_a_dict_and_a_machine_by_itself_are_found(
         ("Mixed", "w", 2, "machine of Widget.v1.demo.example.com, region of Region.v1.demo.example.com, children of"),
         ("Empty", "w", 2, "neither a StateMachine nor a ResourceOwner"),
         ("broken", "w", 2, "cannot be made: ValueError: no configuration"),
+        ("takes_more", "w", 2, "'cloud'; give a callable that takes only a client, for example a function that makes"),
         ("Reconcile", "w", 2, "has no 'Reconcile'; did you mean Reconciler?"),
         ("NUMBER", "w", 2, "cannot be called: it is a int"),
     ],
