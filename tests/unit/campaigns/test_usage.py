@@ -10,7 +10,9 @@ import anyio
 import pytest
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
+from lightkube import AsyncClient
 
+from opsdk import Request, Result
 from opsdk.client import ApiClient
 from opsdk.errors import ConfigurationError, ObjectError
 from opsdk.testing.campaigns import CampaignReport, campaign
@@ -129,3 +131,36 @@ def test_the_whole_spec_may_be_given_where_a_rule_is_about_several_fields() -> N
 def test_a_strategy_without_values_is_told_as_such() -> None:
     with pytest.raises(ObjectError, match=r"no spec of Lamp could be made: a strategy in fields= has no values"):
         campaign(Idle, crd(TEXT), fields={"a": st.text().filter(lambda _: False)}, examples=2)
+
+
+class Plain:
+    """A reconciler without anything that says what it watches."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+
+    async def reconcile(self, request: Request) -> Result:
+        return Result()
+
+
+class Lazy:
+    def __init__(self, client: object) -> None:
+        self.client = client
+
+
+@pytest.mark.parametrize(
+    ("operator", "told"),
+    [
+        (
+            Plain,
+            r"makes a reconciler, Plain, .*; make a Manager that runs it: .*\.complete\(Plain\(manager\.client\)\)",
+        ),
+        (Lazy, r"makes Lazy, which has no run\(\); make a Manager, or something with run\(\)"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_the_first_life(operator: object, told: str) -> None:
+    untyped = cast("Callable[..., CampaignReport]", campaign)
+    with pytest.raises(ConfigurationError, match=f"^campaign: make_operator {told}"):
+        untyped(operator, crd(TEXT))
+    with pytest.raises(ConfigurationError, match=f"^campaign: make_operator {told}"):
+        untyped(operator, crd(TEXT), client_type=AsyncClient)

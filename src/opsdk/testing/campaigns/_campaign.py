@@ -151,7 +151,7 @@ def campaign(
         CampaignError: A law does not hold.
         ObjectError: `kind` has no schema of a spec, or one of which no values can be made; `fields` has a path that is
             not in it; or the API server refused most specs, so that hardly anything was tried.
-        ConfigurationError: An option makes no sense, or leaves nothing to check.
+        ConfigurationError: An option makes no sense, or leaves nothing to check; or `make_operator` makes no operator.
     """
     __tracebackhide__ = True
     _check_options(
@@ -173,6 +173,10 @@ def campaign(
         patience=patience,
         laws=frozenset(laws),
     )
+    name, loop = backend()
+    complaint = anyio.run(process.complaint, backend=name, backend_options=loop)
+    if complaint is not None:
+        raise ConfigurationError(f"campaign: {complaint}")
     search = _Search(terms, ignore=tuple(ignore), seed=seed, backend=backend)
     lives = plans(values_of(definition.spec, fields=fields), definition.spec, changes=changes)
 

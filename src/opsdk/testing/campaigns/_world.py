@@ -19,7 +19,7 @@ from opsdk.client.transport import HttpRequest, HttpResponse
 from opsdk.protocols import KubeObject
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.campaigns._brake import Brake
-from opsdk.testing.campaigns._operators import RunProcess
+from opsdk.testing.campaigns._operators import Process
 from opsdk.testing.campaigns._plan import Plan
 from opsdk.testing.campaigns._schema import Definition
 from opsdk.testing.campaigns._state import State, read_state
@@ -47,7 +47,7 @@ class Terms:
     """How a campaign runs an operator; see `campaign`."""
 
     definition: Definition
-    process: RunProcess
+    process: Process
     outside: Outside | None
     install: tuple[type[KubeObject], ...]
     prepare: Callable[[ApiClient], Awaitable[None]] | None
@@ -236,7 +236,7 @@ class _World:
     async def _process(self, scope: anyio.CancelScope, ended: anyio.Event) -> None:
         try:
             with scope:
-                await self._terms.process(self._brake)
+                await self._terms.process.run(self._brake)
                 self._failure = "the operator ended by itself"
         except Exception as error:  # noqa: BLE001 - whatever it is, it ended the operator
             self._failure = f"the operator ended with {_cause(error)!r}"
