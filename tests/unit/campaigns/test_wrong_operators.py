@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Annotated, Protocol, cast
 
+import anyio
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Secret
@@ -384,3 +385,21 @@ def test_a_spec_that_is_allowed_as_a_change_alone_is_no_failure() -> None:
 def test_only_specs_that_were_tried_are_told_as_refused() -> None:
     report = campaign(operator(right), Gadget, examples=6, laws=[Law.HISTORY, Law.DELETION])
     assert report.invalid == 0
+
+
+class Hanging:
+    """Waits for something outside that does not come, in the middle of a reconcile."""
+
+    async def reconcile(self, request: Request) -> Result:
+        await anyio.sleep(3600 * 24)
+        return Result()
+
+
+def test_that_an_operator_is_stopped_is_not_logged_as_its_failure(caplog: pytest.LogCaptureFixture) -> None:
+    def make(client: ApiClient) -> Manager:
+        manager = Manager(OPTIONS, client=client)
+        manager.controller(Gadget).complete(Hanging())
+        return manager
+
+    campaign(make, Gadget, examples=2, laws=[Law.REST, Law.HISTORY])
+    assert [record.getMessage() for record in caplog.records if "cancelled" in record.getMessage()] == []

@@ -17,6 +17,7 @@ from opsdk import clock
 from opsdk.client import ApiClient
 from opsdk.client.transport import HttpRequest, HttpResponse
 from opsdk.protocols import KubeObject
+from opsdk.testing._logs import quiet_logs
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.campaigns._brake import Brake
 from opsdk.testing.campaigns._operators import Process
@@ -177,7 +178,7 @@ class _World:
 
     async def stop(self) -> None:
         """End the operator's process."""
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True), quiet_logs():  # it would complain of what it has to leave undone
             self._scope.cancel()
             await self._ended.wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 import time
@@ -17,7 +16,7 @@ import sniffio
 from opsdk._backend import current_loop
 from opsdk.testing.sweeps.errors import SweepUsageError
 
-__all__ = ["limited", "quiet_logs", "repeatable", "require_virtual_time"]
+__all__ = ["limited", "repeatable", "require_virtual_time"]
 
 _PROBE_SECONDS: Final = 0.4
 _SOURCE: Final = "_r"
@@ -37,18 +36,6 @@ def repeatable(seed: int) -> Generator[None]:
             yield
     finally:
         random.setstate(state)
-
-
-@contextmanager
-def quiet_logs(wanted: bool) -> Generator[None]:  # noqa: FBT001 - one caller
-    """Unless they are wanted, drop all log lines of the body: hundreds of runs complain about hundreds of faults."""
-    before = logging.root.manager.disable
-    if not wanted:
-        logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from opsdk.client.transport import HttpRequest, HttpResponse, HttpStream, Transp
 from opsdk.errors import LeadershipLostError
 from opsdk.manager import Manager
 from opsdk.protocols import Reconciler
+from opsdk.testing._logs import quiet_logs
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.simulator import Target, parse_path
 from opsdk.testing.sweeps._calls import ApiCall, as_object, is_dry_run, parse_json, text_at
-from opsdk.testing.sweeps._determinism import limited, quiet_logs, repeatable
+from opsdk.testing.sweeps._determinism import limited, repeatable
 from opsdk.testing.sweeps._driver import Primary, ReconcilerDriver
 from opsdk.testing.sweeps._faults import Plan
 from opsdk.testing.sweeps._injector import Hooks, Injector, ProcessState
@@ -89,7 +90,7 @@ class Run(Hooks):
         settings = self._settings
         wall = VirtualClock()
         state: EndState | None = None
-        with repeatable(settings.seed), quiet_logs(settings.logs), clock.using(wall):
+        with repeatable(settings.seed), quiet_logs(wanted=settings.logs), clock.using(wall):
             if settings.outside is not None:
                 await settings.outside.reset()
             async with ApiServer(clock=wall) as server:
