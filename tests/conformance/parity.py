@@ -161,6 +161,11 @@ def render(rows: Sequence[Row]) -> str:
             f"{len(rows)} behaviours in {cases} cases. It passes on both. {len(DIFFERENCES)} differences are known, "
             "and the tests assert both sides of each. How this is kept true: [the design note](design/conformance.md)."
         ),
+        (
+            "A behaviour is one test, and its name says what was seen; a case is that test with one set of values (a "
+            "kind, a patch, an odd name), run on both servers. “(3 cases)” after a behaviour: it was tried with three; "
+            "without it, with one. Behaviours that are the same on both are folded, by area, below the differences."
+        ),
         "## What differs",
         _table(
             ("what", "kube-apiserver", "in memory", "why", "what to do about it"),
@@ -181,12 +186,20 @@ def render(rows: Sequence[Row]) -> str:
         areas[row.area][row.section].append(row)
     for area, sections in areas.items():
         parts.append(f"## {area}")
-        lines: list[tuple[str, ...]] = []
+        head = ("behaviour", "in memory", "kube-apiserver")
+        if differ := [_line(row) for found in sections.values() for row in found if row.differences]:
+            parts.append(_table(head, differ))
+        alike: list[tuple[str, ...]] = []
+        count = 0
         for section, found in sections.items():
-            if section:
-                lines.append((f"**{section}**", "", ""))
-            lines.extend(_line(row) for row in found)
-        parts.append(_table(("behaviour", "in memory", "kube-apiserver"), lines))
+            lines = [_line(row) for row in found if not row.differences]
+            if section and lines:
+                alike.append((f"**{section}**", "", ""))
+            alike.extend(lines)
+            count += len(lines)
+        if alike:
+            summary = f"<summary>{count} the same on both</summary>"
+            parts += [f"<details>\n{summary}", _table(head, alike), "</details>"]
     return "\n\n".join(parts) + "\n"
 
 

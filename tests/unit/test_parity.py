@@ -22,7 +22,10 @@ _ROW = Row(
 def test_behaviours_are_rows_and_differences_are_explained() -> None:
     text = render([_ROW, replace(_ROW, behaviour="the rest is alike", cases=1, differences=())])
     assert "| a name is a name (2 cases) | ✓, but for [" in text
-    assert "| the rest is alike | ✓ | ✓ |" in text
+    above, _, folded = text.partition("<details>\n<summary>1 the same on both</summary>\n\n")
+    assert "| a name is a name (2 cases)" in above
+    assert "| **names** |  |  |\n| the rest is alike | ✓ | ✓ |\n\n</details>" in folded
+    assert "2 behaviours in 3 cases" in above
     for each in DIFFERENCES:
         assert f'<a id="{each.name}"></a>' in text
         assert each.reason in text
