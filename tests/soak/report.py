@@ -42,6 +42,33 @@ _RULES: Final = f"""\
 - **Ends are orderly**: at last each replica ends with 0 within the grace period, and nobody holds a Lease.
 """
 
+_FIGURES: Final = """\
+*Changes waited for* can be more than the writes of users: a replacement is one write and two changes, as an object
+goes and another comes. What is changed again before it was reconciled is waited for once, from the first change on.
+
+The longest waits can be much longer than a Lease of {lease} s. They include outages of the server, spells in which
+nobody might write, and terms in which the machine was busy: it also runs etcd, the API server, the proxy, the users and
+the other replicas.
+{takes_over}
+"""
+
+_OF_LEADERS: Final = """\
+Each new leader goes through all objects that exist, in random order, and what changed before it came has its turn
+among them; so a change waits longest when one term after the other ends too soon.\
+"""
+_OF_SHARES: Final = """\
+A replica that is given objects goes through all of them, and what changed before has its turn among them; so a change
+waits longest when its object moves on too soon, time after time.\
+"""
+
+_MEMORY: Final = "memory (grows by 10 % and 8 MiB at most)"
+_DESCRIPTORS: Final = "descriptors (by 8)"
+_THREADS: Final = "threads (by 4)"
+_GROWTH: Final = """\
+The first third of the time is the warm-up, in which caches fill, and does not count. Of the rest the median of the last
+quarter is held against that of the first, with the slack that stands in the heads.
+"""
+
 
 def page(report: Report) -> str:
     """The report as Markdown."""
@@ -78,10 +105,15 @@ def page(report: Report) -> str:
         "",
         *(f"- **{fault.splitlines()[0]}**" for fault in report.faults),
         *([""] if report.faults else []),
+        _FIGURES.format(
+            lease=LEASE_SECONDS,
+            takes_over=_OF_SHARES if plan.sharded else _OF_LEADERS,
+        ),
         _RULES,
         f"## What the replica `{report.steady}` took",
         "",
-        "| after | memory | descriptors | threads |",
+        _GROWTH,
+        f"| after | {_MEMORY} | {_DESCRIPTORS} | {_THREADS} |",
         "|---|---|---|---|",
         *(
             f"| {each.seconds:.0f} s | {each.rss_mib:.0f} MiB | {each.descriptors} | {each.threads} |"

@@ -11,7 +11,8 @@ from soak.gadgets import LABEL, WRITER
 from soak.history import Facts, Judge
 from soak.replica import WORKERS
 from soak.replicas import Figures
-from soak.storm import growth
+from soak.report import page
+from soak.storm import Plan, Report, growth
 
 
 class Cluster:
@@ -120,3 +121,16 @@ def test_what_leaks_has_grown(what: str) -> None:
 
 def test_a_replica_that_was_never_seen_is_a_fault() -> None:
     assert growth([]) == ["the steady replica was never seen"]
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_the_page_says_why_waits_are_long_and_what_may_grow(*, sharded: bool) -> None:
+    facts = Facts(waits=[1.0, 2.0, 90.0])
+    report = Report(plan=Plan(seconds=60, sharded=sharded), facts=facts, steady="s", curves={"s": [figures(1)]})
+    text = page(report)
+    assert "| changes waited for | 3 |" in text
+    assert "a replacement is one write and two changes" in text
+    assert ("Each new leader goes through" in text) is not sharded
+    assert "| after | memory (grows by 10 % and 8 MiB at most) | descriptors (by 8) | threads (by 4) |" in text
+    assert "{" not in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith("|")) <= 120
