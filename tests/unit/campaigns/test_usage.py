@@ -53,6 +53,9 @@ def crd(spec: JsonObject) -> JsonObject:
         ({"laws": "rest"}, "laws is 'rest'; give a list"),
         ({"laws": ["rests"]}, "laws has 'rests'; there are Law.HISTORY"),
         ({"ignore": "status"}, r"ignore is 'status'; give a list: ignore=\['status'\]"),
+        ({"ignore": ["???"]}, r"ignore has '\?\?\?'; give a kind \('ConfigMap'\), the beginning of a field"),
+        ({"ignore": ["Lamp default/subject: status.a: 1 -> 2"]}, "ignore has 'Lamp default/subject.*; give a kind"),
+        ({"ignore": ["status.a["]}, "ignore has 'status.a"),
         ({"settle": timedelta(seconds=-5)}, "settle is .*; give a timedelta over zero"),
         ({"patience": 5}, "patience is 5; give a timedelta over zero"),
         ({"examples": 0}, "examples is 0; give an int of 1 or more"),
@@ -164,3 +167,8 @@ def test_what_cannot_be_run_is_refused_before_the_first_life(operator: object, t
         untyped(operator, crd(TEXT))
     with pytest.raises(ConfigurationError, match=f"^campaign: make_operator {told}"):
         untyped(operator, crd(TEXT), client_type=AsyncClient)
+
+
+def test_a_kind_to_ignore_that_there_is_not_is_told() -> None:
+    with pytest.raises(ConfigurationError, match=r"^campaign: ignore names Configmap, and the API server has no such"):
+        campaign(Idle, crd(TEXT), ignore=["Lamp.status", "ConfigMap data", "Configmap data.a"], examples=2)

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from opsdk.client import ApiClient
-from opsdk.testing.sweeps import SweepError, SweepResult, SweepUsageError, sweep
+from opsdk.testing.sweeps import SweepError, SweepResult, SweepUsageError, World, sweep
 from sweep_gadgets import Gadget, Right, create_and_wait
 
 pytestmark = pytest.mark.anyio
@@ -37,6 +37,15 @@ async def test_what_an_operator_ended_with_is_told_without_the_groups_around_it(
     [
         ({"ignore": "status"}, r"ignore is 'status'; give a list: ignore=\['status'\]"),
         ({"ignore": [""]}, "ignore has ''; give texts that are not empty"),
+        ({"ignore": ["???"]}, r"ignore has '\?\?\?'; give a kind \('ConfigMap'\), the beginning of a field"),
+        ({"ignore": ["status.a["]}, "ignore has 'status.a"),
+        ({"ignore": ["Configmap data"]}, "ignore names Configmap, and the API server has no such kind"),
+        ({"faults": ["crash"]}, "'crash' is no kind of fault; there are crash-before, crash-after"),
+        ({"faults": []}, r"faults=\[\] breaks nothing"),
+        ({"faults": "timeout"}, r"faults is 'timeout'; give a list"),
+        ({"sample": 0}, "sample and most_failures have to be at least 1"),
+        ({"only": "crash-after:99"}, "crash-after:99 did not happen, so nothing was tried: the run made 2 writes"),
+        ({"only": "crash"}, "'crash' is no fault; it has to look like 'crash-after:3'"),
         ({"quiet": timedelta(0)}, r"quiet is datetime\.timedelta\(0\); give a timedelta over zero"),
         ({"rest": 60}, "rest is 60; give a timedelta that is not negative"),
         ({"patience": timedelta(seconds=-1)}, "patience is .*; give a timedelta over zero"),
@@ -46,3 +55,11 @@ async def test_options_with_which_nothing_would_be_compared_are_refused(options:
     untyped = cast("Callable[..., Awaitable[SweepResult]]", sweep)
     with pytest.raises(SweepUsageError, match=told):
         await untyped(Right, create_and_wait, install=[Gadget], **options)
+
+
+async def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
+    async def nothing(world: World) -> None:
+        await world.settle()
+
+    with pytest.raises(SweepUsageError, match="there is nothing to break: the operator made 0 writes"):
+        await sweep(Right, nothing, install=[Gadget])

@@ -93,7 +93,7 @@ async def test_an_enter_that_is_not_idempotent_is_found_by_a_crash_before_its_st
         await sweep(lambda client: OneAccountMore(client, accounts), create, outside=accounts)
     failures = checked(caught.value)
     assert "crash-before:1" in plans(failures)
-    assert failures[0].details == ("outside state: state.uid of MachineGadget default/g: 1 -> 2",)
+    assert failures[0].details == ("outside: state.uid of MachineGadget default/g: 1 -> 2",)
 
 
 async def test_a_finalizer_that_goes_too_early_is_found_by_a_crash_after_it_went() -> None:
@@ -103,7 +103,7 @@ async def test_a_finalizer_that_goes_too_early_is_found_by_a_crash_after_it_went
     failures = checked(caught.value)
     assert plans(failures) == {"crash-after:4", "timeout:4"}
     assert failures[0].what == "crash after write 4: PATCH gadgets/default/g"
-    assert failures[0].details == ("outside state: state.uid of gone Gadget default/g: (none) -> 1",)
+    assert failures[0].details == ("outside: state.uid of gone Gadget default/g: (none) -> 1",)
 
 
 async def test_a_hot_loop_is_found_without_any_fault() -> None:

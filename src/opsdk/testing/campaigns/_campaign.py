@@ -17,7 +17,8 @@ from lightkube import AsyncClient
 from opsdk.client import ApiClient
 from opsdk.errors import ConfigurationError, ObjectError
 from opsdk.protocols import KubeObject, Runnable
-from opsdk.testing._usage import count_faults, duration_faults, text_list_faults
+from opsdk.testing._ignored import Ignored, ignore_faults
+from opsdk.testing._usage import count_faults, duration_faults
 from opsdk.testing.campaigns._operators import process_with_lightkube, process_with_our_client
 from opsdk.testing.campaigns._plan import Plan, Step, plans
 from opsdk.testing.campaigns._schema import definition_of
@@ -140,8 +141,8 @@ def campaign(
         cluster: Runs beside the operator in the place of a cluster's controllers: `DeploymentActor(client).run`.
         outside: What the operator keeps outside of the cluster, such as a database; compared like objects.
         laws: What is checked.
-        ignore: Patterns of what does not count in states: `ConfigMap`, `Deployment.metadata.annotations.*`,
-            `status.attempts`.
+        ignore: Differences that do not count, as a sweep takes them: each the beginning of a line of a difference,
+            with a kind before it or not (`status.attempts`, `Deployment metadata.annotations`), or a kind alone.
         examples: How many lives are tried.
         changes: How often a spec changes in one life, at most.
         seed: Where the search begins.
@@ -177,7 +178,7 @@ def campaign(
     complaint = anyio.run(process.complaint, backend=name, backend_options=loop)
     if complaint is not None:
         raise ConfigurationError(f"campaign: {complaint}")
-    search = _Search(terms, ignore=tuple(ignore), seed=seed, backend=backend)
+    search = _Search(terms, ignore=Ignored(ignore), seed=seed, backend=backend)
     lives = plans(values_of(definition.spec, fields=fields), definition.spec, changes=changes)
 
     @hypothesis.seed(seed)
@@ -226,7 +227,7 @@ def _check_options(
             for law in (() if isinstance(laws, str) else chosen)
             if law not in set(Law)
         ),
-        *text_list_faults("ignore", ignore),
+        *ignore_faults(ignore),
         *duration_faults("settle", settle),
         *duration_faults("patience", patience),
         *count_faults("examples", examples, least=1),
@@ -241,9 +242,7 @@ def _check_options(
 class _Search:
     """What was tried, and what came of it."""
 
-    def __init__(
-        self, terms: Terms, *, ignore: tuple[str, ...], seed: int, backend: Callable[[], BackendOptions]
-    ) -> None:
+    def __init__(self, terms: Terms, *, ignore: Ignored, seed: int, backend: Callable[[], BackendOptions]) -> None:
         self._terms = terms
         self._ignore = ignore
         self._seed = seed
@@ -253,6 +252,7 @@ class _Search:
         self._fresh: dict[str, State] = {}
         self._shrinking = 0
         self._refused: set[str] = set()
+        self._kinds: set[str] = set()
         self._lives = self._changes = self._invalid = self._begun = 0
         self._refusal = ""
         self.failure: CampaignError | None = None
@@ -289,6 +289,7 @@ class _Search:
 
         Raises:
             ObjectError: Most specs were not accepted.
+            ConfigurationError: `ignore` names a kind that there is not.
         """
         kind, refused = self._terms.definition.kind, len(self._refused)
         if not self._begun and not refused:
@@ -300,6 +301,11 @@ class _Search:
                 f"was tried; give strategies (fields=) for the fields that its rules are about, or one for the whole "
                 f"spec: fields={{'': …}}. What it said last: {self._refusal}"
             )
+        unknown = self._ignore.unknown_kinds(self._kinds)
+        if unknown:
+            raise ConfigurationError(
+                f"campaign: ignore names {', '.join(unknown)}, and the API server has no such kind"
+            )
         return CampaignReport(lives=self._lives, changes=self._changes, invalid=self._invalid, unsuitable=refused)
 
     def _try(self, plan: Plan) -> None:
@@ -310,6 +316,7 @@ class _Search:
             self._refusal = str(refused)
             hypothesis.reject()
         self._begun += 1
+        self._kinds |= outcome.kinds
         self._changes += outcome.changes
         self._invalid += outcome.refusals
         if outcome.rest is None or Law.HISTORY not in self._terms.laws:

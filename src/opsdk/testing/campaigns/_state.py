@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Final, TypeAlias, cast, final
 
 import msgspec
 
 from opsdk.client.transport import HttpRequest
 from opsdk.patches import describe_difference
+from opsdk.testing._ignored import Ignored
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.simulator import Target
 from opsdk.types import Json, JsonObject
@@ -43,22 +43,23 @@ class State:
     objects: Mapping[Place, JsonObject]
     finalizers: Mapping[Place, str]
 
-    def difference(self, other: State, ignore: Sequence[str]) -> list[str]:
+    def difference(self, other: State, ignored: Ignored) -> list[str]:
         """How `other` differs, a heading for each object and a line for each field; Secret data is not shown.
 
         Args:
             other: The state to compare with.
-            ignore: Patterns of lines (`Deployment.metadata.annotations.*`) that do not count.
+            ignored: What does not count.
         """
         found: list[str] = []
         for place in sorted({*self.objects, *other.objects}):
             kind, name = place
             old, new = self.objects.get(place), other.objects.get(place)
-            if old is None or new is None:
-                if not any(fnmatchcase(kind, pattern) for pattern in ignore):
-                    found.append(f"{kind} {name}: {'there is one' if old is None else 'there is none'}")
+            if ignored.kind(kind):
                 continue
-            lines = [line for line in describe_difference(old, new) if not _ignored(kind, line, ignore)]
+            if old is None or new is None:
+                found.append(f"{kind} {name}: {'there is one' if old is None else 'there is none'}")
+                continue
+            lines = [line for line in describe_difference(old, new) if not ignored.line(kind, line)]
             if lines:
                 found.append(f"{kind} {name}:")
                 found += [f"  {line}" for line in lines]
@@ -171,8 +172,3 @@ def _without_blanks(value: Json) -> Json:
             return [_without_blanks(one) for one in value]
         case _:
             return value
-
-
-def _ignored(kind: str, line: str, ignore: Sequence[str]) -> bool:
-    path = line.partition(":")[0]
-    return any(fnmatchcase(f"{kind}.{path}", pattern) or fnmatchcase(path, pattern) for pattern in ignore)

@@ -17,6 +17,7 @@ from opsdk import clock
 from opsdk.client import ApiClient
 from opsdk.client.transport import HttpRequest, HttpResponse
 from opsdk.protocols import KubeObject
+from opsdk.testing._ignored import Ignored
 from opsdk.testing._logs import quiet_logs
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.campaigns._brake import Brake
@@ -68,12 +69,14 @@ class Outcome:
         rest: What was there at rest; None: it was deleted before.
         changes: How many changes of the spec were accepted.
         refusals: How many specs had to be refused, and were.
+        kinds: Which kinds there were.
     """
 
     spec: JsonObject
     rest: State | None
     changes: int
     refusals: int
+    kinds: frozenset[str]
 
 
 class BrokenLawError(Exception):
@@ -174,7 +177,8 @@ class _World:
                 refusals = len(plan.invalid)
         if Law.DELETION in self._terms.laws:
             await self._deletion(before)
-        return Outcome(spec=spec, rest=rest, changes=changes, refusals=refusals)
+        kinds = frozenset(kind.kind for kind in self._server.registry.kinds())
+        return Outcome(spec=spec, rest=rest, changes=changes, refusals=refusals, kinds=kinds)
 
     async def stop(self) -> None:
         """End the operator's process."""
@@ -215,7 +219,7 @@ class _World:
                 raise BrokenLawError(Law.REFUSAL, what)
         await anyio.sleep(self._terms.settle.total_seconds())
         self._check_alive()
-        if len(self._writes()) != count or before.difference(await self._state(), ()):
+        if len(self._writes()) != count or before.difference(await self._state(), Ignored(())):
             what = f"it acts on a spec that was refused ({plan.invalid[-1].why})"
             raise BrokenLawError(Law.REFUSAL, what, _last(self._writes()[count:]))
 

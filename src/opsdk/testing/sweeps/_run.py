@@ -128,6 +128,7 @@ class Run(Hooks):
             requests=injector.requests,
             longest_burst=injector.longest_burst,
             state=state,
+            kinds=frozenset(kind.kind for kind in self._server.registry.kinds()),
             virtual_seconds=ended - began,
         )
 

@@ -9,9 +9,10 @@ from typing import Protocol, TypeAlias, final
 
 from opsdk.client.transport import Transport
 from opsdk.protocols import KubeObject, Reconciler, Runnable
+from opsdk.testing._ignored import Ignored
 from opsdk.testing.sweeps._calls import ApiCall, WatchEventSeen
 from opsdk.testing.sweeps._faults import Fault, Plan
-from opsdk.testing.sweeps._state import EndState, Ignored
+from opsdk.testing.sweeps._state import EndState
 from opsdk.testing.sweeps.world import World
 from opsdk.types import Json
 
@@ -83,4 +84,5 @@ class Outcome:
     requests: int
     longest_burst: int
     state: EndState | None
+    kinds: frozenset[str]
     virtual_seconds: float

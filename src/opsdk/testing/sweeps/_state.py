@@ -14,11 +14,12 @@ from typing import Final, final
 
 from opsdk.client.transport import HttpRequest, Transport
 from opsdk.patches import describe_difference
+from opsdk.testing._ignored import Ignored
 from opsdk.testing.simulator import Target
 from opsdk.testing.sweeps._calls import as_object, as_sequence, is_swept, parse_json, text_at
 from opsdk.types import Json, JsonObject
 
-__all__ = ["FOREIGN", "EndState", "Ignored", "changed_lines", "read_state"]
+__all__ = ["FOREIGN", "EndState", "changed_lines", "read_state"]
 
 FOREIGN: Final = "sweeps.opsdk.dev/foreign"
 """The annotation by which a sweep edits objects in somebody else's name."""
@@ -29,35 +30,6 @@ _DROPPED: Final = frozenset(
 _UID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UNCOMPARED: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
-
-
-@final
-class Ignored:
-    """Which differences do not count: `status.history`, `WebApp status.history[*].reason`, `ConfigMap`.
-
-    Each is the beginning of a line of a difference, as a failure prints it, with an optional kind before it; `*`
-    stands for anything. A kind alone leaves out all objects of it.
-    """
-
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._kinds = frozenset(pattern for pattern in patterns if pattern[:1].isupper() and " " not in pattern)
-        self._paths = [
-            (kind, re.compile(".*".join(re.escape(part) for part in path.split("*")) + r"(?=$|[.\[:])"))
-            for kind, path in (_split(pattern) for pattern in patterns if pattern not in self._kinds)
-        ]
-
-    def kind(self, kind: str) -> bool:
-        """Whether objects of this kind are left out."""
-        return kind in self._kinds
-
-    def line(self, kind: str, line: str) -> bool:
-        """Whether this line of a difference is left out."""
-        return any(wanted in {"", kind} and pattern.match(line) for wanted, pattern in self._paths)
-
-
-def _split(pattern: str) -> tuple[str, str]:
-    kind, space, path = pattern.partition(" ")
-    return (kind, path) if space else ("", pattern)
 
 
 @final
@@ -136,7 +108,7 @@ async def read_state(
         for number, normal in enumerate(sorted(group, key=repr), start=1):
             objects[key if number == 1 else f"{key} #{number}"] = normal
     if outside is not None:
-        objects["outside state"] = {"state": _normal(outside, words, {}, None)}
+        objects["outside"] = {"state": _normal(outside, words, {}, None)}
     return EndState(
         objects=objects,
         uids=frozenset(uids),

@@ -13,7 +13,8 @@ from lightkube import AsyncClient
 from opsdk.client import ApiClient
 from opsdk.client.transport import Transport
 from opsdk.protocols import KubeObject
-from opsdk.testing._usage import duration_faults, text_list_faults
+from opsdk.testing._ignored import Ignored, ignore_faults
+from opsdk.testing._usage import duration_faults
 from opsdk.testing.simulator import lightkube_client
 from opsdk.testing.sweeps._calls import ApiCall, WatchEventSeen
 from opsdk.testing.sweeps._determinism import require_virtual_time
@@ -27,7 +28,7 @@ from opsdk.testing.sweeps._faults import (
 )
 from opsdk.testing.sweeps._run import Run
 from opsdk.testing.sweeps._settings import Invariant, Operator, Outcome, Outside, Scenario, Settings, Trouble
-from opsdk.testing.sweeps._state import EndState, Ignored
+from opsdk.testing.sweeps._state import EndState
 from opsdk.testing.sweeps.errors import SweepError, SweepUsageError
 from opsdk.testing.sweeps.result import SweepFailure, SweepResult
 
@@ -147,6 +148,7 @@ async def sweep(
             not happen, the operator makes no call at which one of `faults` can be put, or two runs without a fault
             differ.
     """
+    __tracebackhide__ = True
     _refuse_what_runs_nothing(faults, sample=sample, pairs=pairs, most_failures=most_failures)
     _refuse_what_compares_nothing(ignore=ignore, quiet=quiet, rest=rest, patience=patience)
     await require_virtual_time()
@@ -203,6 +205,9 @@ class _Sweep:
         if first.trouble is not None or first.state is None:
             self._failed(first)
             return
+        unknown = self._settings.ignored.unknown_kinds(first.kinds)
+        if unknown:
+            raise SweepUsageError(f"ignore names {', '.join(unknown)}, and the API server has no such kind")
         second = await self._one(Plan(), seed=self._settings.seed + 1)
         if second.trouble is not None or second.state is None:
             self._failed(second)
@@ -375,6 +380,8 @@ class _Sweep:
 def _refuse_what_runs_nothing(
     faults: Sequence[FaultKind], *, sample: int | None, pairs: int, most_failures: int
 ) -> None:
+    if isinstance(faults, str):
+        raise SweepUsageError(f"faults is {faults!r}; give a list: faults=[{faults!r}]")
     unknown = [repr(kind) for kind in faults if kind not in FAULT_KINDS]
     if unknown:
         raise SweepUsageError(f"{', '.join(unknown)} is no kind of fault; there are {', '.join(FAULT_KINDS)}")
@@ -387,7 +394,7 @@ def _refuse_what_runs_nothing(
 def _refuse_what_compares_nothing(*, ignore: object, quiet: object, rest: object, patience: object) -> None:
     """A text as `ignore` would be taken for a list of letters, and leave out every field that is called so."""
     wrong = [
-        *text_list_faults("ignore", ignore),
+        *ignore_faults(ignore),
         *duration_faults("quiet", quiet),
         *duration_faults("rest", rest, zero=True),
         *duration_faults("patience", patience),
