@@ -9,7 +9,8 @@ from lightkube import AsyncClient
 from lightkube.resources.apps_v1 import Deployment
 from lightkube.resources.core_v1 import Service
 
-from opsdk.protocols import Client, KubeObject
+from opsdk.protocols import Client, KubeObject, Reconciler
+from opsdk.testing.plugin import SimulatorFactory
 from opsdk.testing.simulator import ExpectationError, Matching, Simulator, matching
 from opsdk.types import Request, Result
 
@@ -19,6 +20,10 @@ class Ours:
 
     async def reconcile(self, request: Request) -> Result:
         return Result()
+
+
+class Both(Ours):
+    def __init__(self, client: Client, more: int) -> None: ...
 
 
 class Theirs:
@@ -34,6 +39,26 @@ def replicas(count: int) -> Callable[[Deployment], bool]:
 
 def named(obj: KubeObject) -> bool:
     return obj.metadata is not None
+
+
+def of_any(sim: Simulator) -> None:
+    assert_type(sim.reconciler, Reconciler)
+
+
+def of_theirs(sim: Simulator[Theirs]) -> None: ...
+
+
+async def a_simulator_knows_its_reconciler(start: SimulatorFactory) -> None:
+    async with Simulator(Ours) as sim:
+        assert_type(sim.reconciler, Ours)
+        of_any(sim)
+        of_theirs(sim)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
+    async with Simulator(lambda client: Both(client, 1)) as made:
+        assert_type(made.reconciler, Both)
+    async with Simulator(Theirs, client_type=AsyncClient) as theirs:
+        assert_type(theirs.reconciler, Theirs)
+    assert_type((await start(Ours)).reconciler, Ours)
+    assert_type((await start(Theirs, client_type=AsyncClient)).reconciler, Theirs)
 
 
 async def a_simulator_takes_reconcilers_of_either_client() -> None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, cast, final, overload
+from typing import TYPE_CHECKING, TypeVar, cast, final, overload
 
 import pytest
 
@@ -38,6 +38,7 @@ __all__ = [
     "virtual_anyio_backend",
 ]
 
+R = TypeVar("R", bound="Reconciler")
 _FAILED = pytest.StashKey[bool]()
 
 
@@ -52,37 +53,37 @@ class SimulatorFactory:
     @overload
     async def __call__(
         self,
-        make_reconciler: Callable[[Client], Reconciler],
+        make_reconciler: Callable[[Client], R],
         *,
         client_type: None = None,
         install: Sequence[type[KubeObject]] = (),
         namespace: str = "default",
-    ) -> Simulator: ...
+    ) -> Simulator[R]: ...
     @overload
     async def __call__(
         self,
-        make_reconciler: Callable[[AsyncClient], Reconciler],
+        make_reconciler: Callable[[AsyncClient], R],
         *,
         client_type: type[AsyncClient],
         install: Sequence[type[KubeObject]] = (),
         namespace: str = "default",
-    ) -> Simulator: ...
+    ) -> Simulator[R]: ...
     async def __call__(
         self,
-        make_reconciler: Callable[[Client], Reconciler] | Callable[[AsyncClient], Reconciler],
+        make_reconciler: Callable[[Client], R] | Callable[[AsyncClient], R],
         *,
         client_type: type[AsyncClient] | None = None,
         install: Sequence[type[KubeObject]] = (),
         namespace: str = "default",
-    ) -> Simulator:
+    ) -> Simulator[R]:
         """A simulator that has been entered; see `Simulator` for the arguments."""
         from opsdk.testing.simulator import Simulator
 
         if client_type is None:
-            ours = cast("Callable[[Client], Reconciler]", make_reconciler)
+            ours = cast("Callable[[Client], R]", make_reconciler)
             made = Simulator(ours, install=install, namespace=namespace)
         else:
-            theirs = cast("Callable[[AsyncClient], Reconciler]", make_reconciler)
+            theirs = cast("Callable[[AsyncClient], R]", make_reconciler)
             made = Simulator(theirs, client_type=client_type, install=install, namespace=namespace)
         self.made.append(await self._exits.enter_async_context(made))
         return made

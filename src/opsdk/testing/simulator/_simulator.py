@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self, cast, final, overload
+from typing import Generic, Self, cast, final, overload
 
 from lightkube import AsyncClient
 from typing_extensions import TypeVar
@@ -32,6 +32,7 @@ from opsdk.types import Request, Result
 __all__ = ["Simulator"]
 
 T = TypeVar("T", bound=KubeObject)
+R_co = TypeVar("R_co", bound=Reconciler, default=Reconciler, covariant=True)
 
 _FIELD_MANAGER = "simulator"
 _TEST_MANAGER = "simulator-test"
@@ -40,13 +41,13 @@ _LAST_SHOWN = 4
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _World:
+class _World(Generic[R_co]):
     """What exists between the start and the end of `async with`."""
 
     server: ApiServer
     transport: Transport
     client: ApiClient
-    reconciler: Reconciler
+    reconciler: R_co
     pending: Pending
 
 
@@ -59,7 +60,7 @@ class _Primary:
 
 
 @final
-class Simulator(Expectations):
+class Simulator(Expectations, Generic[R_co]):
     """A reconciler, an in-memory API server, and a record of what the one wrote to the other.
 
     ::
@@ -78,6 +79,8 @@ class Simulator(Expectations):
     *Not promised*: what a cluster's controllers do (a Deployment does not become available by itself); stale caches
     (the reconciler reads what is stored).
 
+    To a type checker it is a `Simulator[WidgetReconciler]`; one without a parameter takes any reconciler.
+
     Args:
         make_reconciler: Called once, with a client whose writes are recorded; returns the reconciler.
         client_type: `lightkube.AsyncClient`, for a reconciler that takes lightkube's own client.
@@ -88,7 +91,7 @@ class Simulator(Expectations):
     @overload
     def __init__(
         self,
-        make_reconciler: Callable[[Client], Reconciler],
+        make_reconciler: Callable[[Client], R_co],
         *,
         client_type: None = None,
         install: Sequence[type[KubeObject]] = (),
@@ -97,7 +100,7 @@ class Simulator(Expectations):
     @overload
     def __init__(
         self,
-        make_reconciler: Callable[[AsyncClient], Reconciler],
+        make_reconciler: Callable[[AsyncClient], R_co],
         *,
         client_type: type[AsyncClient],
         install: Sequence[type[KubeObject]] = (),
@@ -105,7 +108,7 @@ class Simulator(Expectations):
     ) -> None: ...
     def __init__(
         self,
-        make_reconciler: Callable[[Client], Reconciler] | Callable[[AsyncClient], Reconciler],
+        make_reconciler: Callable[[Client], R_co] | Callable[[AsyncClient], R_co],
         *,
         client_type: type[AsyncClient] | None = None,
         install: Sequence[type[KubeObject]] = (),
@@ -113,15 +116,15 @@ class Simulator(Expectations):
     ) -> None:
         super().__init__()
         self._make = (
-            _with_our_client(cast("Callable[[Client], Reconciler]", make_reconciler))
+            _with_our_client(cast("Callable[[Client], R_co]", make_reconciler))
             if client_type is None
-            else _with_lightkube(cast("Callable[[AsyncClient], Reconciler]", make_reconciler), namespace)
+            else _with_lightkube(cast("Callable[[AsyncClient], R_co]", make_reconciler), namespace)
         )
         self._install = tuple(install)
         self._namespace = namespace
         self._clock = ManualClock()
         self._exits = AsyncExitStack()
-        self._open: _World | None = None
+        self._open: _World[R_co] | None = None
         self._first: _Primary | None = None
 
     async def __aenter__(self) -> Self:
@@ -165,7 +168,7 @@ class Simulator(Expectations):
         return self._world.client
 
     @property
-    def reconciler(self) -> Reconciler:
+    def reconciler(self) -> R_co:
         """What `make_reconciler` returned."""
         return self._world.reconciler
 
@@ -314,7 +317,7 @@ class Simulator(Expectations):
         return result
 
     @property
-    def _world(self) -> _World:
+    def _world(self) -> _World[R_co]:
         if self._open is None:
             raise SimulatorUsageError("use it inside: async with Simulator(…) as sim")
         return self._open
@@ -348,9 +351,9 @@ class Simulator(Expectations):
         return "\n".join(lines)
 
 
-def _with_our_client(make: Callable[[Client], Reconciler]) -> Callable[[Transport], Reconciler]:
+def _with_our_client(make: Callable[[Client], R_co]) -> Callable[[Transport], R_co]:
     return lambda transport: make(ApiClient(transport, field_manager=_FIELD_MANAGER))
 
 
-def _with_lightkube(make: Callable[[AsyncClient], Reconciler], namespace: str) -> Callable[[Transport], Reconciler]:
+def _with_lightkube(make: Callable[[AsyncClient], R_co], namespace: str) -> Callable[[Transport], R_co]:
     return lambda transport: make(lightkube_client(transport, namespace=namespace, field_manager=_FIELD_MANAGER))
