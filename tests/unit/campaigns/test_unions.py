@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
+import anyio
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,10 +16,14 @@ from hypothesis.strategies import SearchStrategy
 from pydantic import Field
 
 from opsdk import CustomResource, Model
+from opsdk.client import ApiClient
 from opsdk.client.transport import HttpRequest, HttpResponse
 from opsdk.models import crd_manifest
 from opsdk.testing.apiserver import ApiServer
-from opsdk.testing.campaigns import specs_of
+from opsdk.testing.campaigns import campaign, specs_of
+from opsdk.testing.campaigns._plan import Plan, plans
+from opsdk.testing.campaigns._schema import definition_of
+from opsdk.testing.campaigns._strategies import values_of
 from opsdk.types import Json, JsonObject
 
 QUICK: Final = settings(
@@ -105,3 +110,46 @@ def test_a_strategy_may_choose_the_variant_or_one_of_its_fields() -> None:
 def test_a_strategy_may_make_the_whole_union() -> None:
     whole: Json = {"type": "bucket", "url": "a"}
     assert variants_that_are_accepted({"storage": st.just(whole)}) == {"type=bucket url"}
+
+
+class Either(
+    CustomResource[Annotated[Bucket | Disk, Field(discriminator="type")]], group="unions.example.com", version="v1"
+):
+    """Is a union as a whole."""
+
+
+FIELDS: Final = {
+    "bucket": {"type", "url", "size"},
+    "object-store": {"type", "url", "size"},
+    "disk": {"type", "path", "for", "size"},
+}
+
+
+class Idle:
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+
+    async def run(self) -> None:
+        await anyio.sleep_forever()
+
+
+def test_a_campaign_tries_all_lives_of_a_kind_with_unions_and_changes_between_the_variants() -> None:
+    report = campaign(Idle, Store, examples=8)
+    assert (report.unsuitable, report.changes > 0) == (0, True)
+    assert campaign(Idle, Either, examples=8).unsuitable == 0
+
+
+def test_a_life_of_a_spec_that_is_a_union_never_mixes_its_variants() -> None:
+    crossed = 0
+    schema = definition_of(Either).spec
+
+    @QUICK
+    @given(plan=plans(values_of(schema), schema, changes=3))
+    def check(plan: Plan) -> None:
+        nonlocal crossed
+        for step in plan.steps:
+            assert set(step.spec) <= FIELDS[str(step.spec["type"])], step.spec
+        crossed += len({str(step.spec["type"]) for step in plan.steps}) > 1
+
+    check()
+    assert crossed > 0

@@ -121,7 +121,8 @@ def campaign(
     compared that the operator has ever looked at, without times, uids, versions, allocated addresses, `stateHistory`
     and events.
 
-    *Guarantees*: the same seed tries the same lives, with the same hypothesis. A failure is shortened.
+    *Guarantees*: the same seed tries the same lives, with the same hypothesis and the same literals in the project's
+    imported modules, which hypothesis reads and tries. A failure is shortened.
     *Not promised*: that what is not found is not there.
 
     Call it from a test that is not async: it runs event loops itself.

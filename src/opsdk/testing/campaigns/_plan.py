@@ -12,6 +12,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from opsdk.patches import describe_difference
 from opsdk.testing.campaigns._mutations import Violation, violations
 from opsdk.testing.campaigns._strategies import canonical
+from opsdk.testing.campaigns._variants import union_in
 from opsdk.types import Json, JsonObject
 
 __all__ = ["Plan", "Step", "plans"]
@@ -81,6 +82,8 @@ def plans(spec: SearchStrategy[Json], schema: JsonObject, *, changes: int) -> Se
         schema: The schema.
         changes: How often a spec changes at most.
     """
+    union = union_in(schema)
+    key = None if union is None else union.key
 
     @st.composite
     def plan(draw: DrawFn) -> Plan:
@@ -91,7 +94,7 @@ def plans(spec: SearchStrategy[Json], schema: JsonObject, *, changes: int) -> Se
         for _ in range(draw(st.sampled_from([*range(changes + 1), *range(1, changes + 1)]))):
             last = steps[-1].spec
             back = len(seen) > 1 and draw(st.booleans())
-            asked = draw(st.sampled_from(seen)) if back else _partly(draw, last, draw(spec))
+            asked = draw(st.sampled_from(seen)) if back else _partly(draw, last, draw(spec), key)
             if canonical(asked) == canonical(last):
                 continue
             seen.append(asked)
@@ -105,12 +108,17 @@ def plans(spec: SearchStrategy[Json], schema: JsonObject, *, changes: int) -> Se
     return plan()
 
 
-def _partly(draw: DrawFn, last: JsonObject, other: Json) -> JsonObject:
-    """Some fields of another spec: people change one thing at a time, and a failure then names it."""
+def _partly(draw: DrawFn, last: JsonObject, other: Json, key: str | None) -> JsonObject:
+    """Some fields of another spec: people change one thing at a time, and a failure then names it.
+
+    Of a union, all, if the field that tells its variants apart is another: what belongs to two of them is refused.
+    """
     assert isinstance(other, Mapping)
     different = [name for name in sorted({*last, *other}) if canonical(last.get(name)) != canonical(other.get(name))]
     if not different:
         return last
+    if key in different:
+        return other
     chosen = draw(st.lists(st.sampled_from(different), min_size=1, unique=True))
     result = {name: value for name, value in last.items() if name not in chosen}
     return {**result, **{name: other[name] for name in chosen if name in other}}

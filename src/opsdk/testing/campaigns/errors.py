@@ -38,7 +38,7 @@ class CampaignError(AssertionError):
         law: Which one.
         recipe: What to do to the resource, step by step.
         found: What is then to be seen.
-        seed: Finds it again.
+        seed: Finds it again, while the code stays as it is.
     """
 
     def __init__(
