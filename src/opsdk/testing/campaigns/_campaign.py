@@ -32,6 +32,8 @@ from opsdk.types import Json, JsonObject
 
 __all__ = ["CampaignReport", "campaign"]
 
+__tracebackhide__ = True  # pytest shows the test and the message, not how it came to be
+
 _SHRINKING_LIVES: Final = 80
 """How many lives may be tried to make a failure shorter: each costs as much as a test of the whole operator."""
 
@@ -155,7 +157,6 @@ def campaign(
             not in it; or the API server refused most specs, so that hardly anything was tried.
         ConfigurationError: An option makes no sense, or leaves nothing to check; or `make_operator` makes no operator.
     """
-    __tracebackhide__ = True
     _check_options(
         laws=laws, ignore=ignore, settle=settle, patience=patience, examples=examples, changes=changes, seed=seed
     )
@@ -204,8 +205,7 @@ def campaign(
             raise
         raise search.failure.with_traceback(None) from None  # it was raised as often as it was tried
     except Unsatisfiable:
-        search.report()  # says why
-        raise
+        pass  # the report says why, without hypothesis' own words above it
     return search.report()
 
 

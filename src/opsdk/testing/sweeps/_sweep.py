@@ -34,6 +34,8 @@ from opsdk.testing.sweeps.result import SweepFailure, SweepResult
 
 __all__ = ["sweep"]
 
+__tracebackhide__ = True  # pytest shows the test and the message, not how it came to be
+
 _FIELD_MANAGER: Final = "operator"
 _CLEAN_BURST: Final = 3_000
 _LEAST_BURST: Final = 2_000
@@ -148,7 +150,6 @@ async def sweep(
             not happen, the operator makes no call at which one of `faults` can be put, or two runs without a fault
             differ.
     """
-    __tracebackhide__ = True
     _refuse_what_runs_nothing(faults, sample=sample, pairs=pairs, most_failures=most_failures)
     _refuse_what_compares_nothing(ignore=ignore, quiet=quiet, rest=rest, patience=patience)
     await require_virtual_time()
