@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, cast
 
 import anyio
@@ -172,3 +173,10 @@ def test_what_cannot_be_run_is_refused_before_the_first_life(operator: object, t
 def test_a_kind_to_ignore_that_there_is_not_is_told() -> None:
     with pytest.raises(ConfigurationError, match=r"^campaign: ignore names Configmap, and the API server has no such"):
         campaign(Idle, crd(TEXT), ignore=["Lamp.status", "ConfigMap data", "Configmap data.a"], examples=2)
+
+
+def test_pytest_shows_nothing_of_how_a_campaigns_message_came_to_be() -> None:
+    with pytest.raises(ObjectError) as caught:
+        campaign(Idle, crd(TEXT), fields={"a": st.just(5)}, examples=2)
+    assert [entry.path for entry in caught.traceback.filter(caught)] == [Path(__file__)]
+    assert caught.value.__context__ is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import cast
 
 import anyio
@@ -63,3 +64,9 @@ async def test_a_scenario_in_which_nothing_happens_is_refused() -> None:
 
     with pytest.raises(SweepUsageError, match="there is nothing to break: the operator made 0 writes"):
         await sweep(Right, nothing, install=[Gadget])
+
+
+async def test_pytest_shows_nothing_of_how_a_sweeps_message_came_to_be() -> None:
+    with pytest.raises(SweepUsageError) as caught:
+        await sweep(Right, create_and_wait, install=[Gadget], ignore=["???"])
+    assert [entry.path for entry in caught.traceback.filter(caught)] == [Path(__file__)]

@@ -138,7 +138,8 @@ def campaign(
         settle: For how long, on virtual time, nothing must be written for the operator to be at rest. Longer than its
             longest timer.
         patience: How long it may take to come to rest.
-        fields: Strategies for single fields of the spec, by path (`image`, `ports[].name`).
+        fields: Strategies for fields of the spec, by path (`image`, `ports[].name`): also for whole objects, lists and
+            unions, and at the empty path for the whole spec.
         install: Other custom resources that must be there.
         prepare: Makes the objects that must be there before the resource.
         cluster: Runs beside the operator in the place of a cluster's controllers: `DeploymentActor(client).run`.
