@@ -134,6 +134,7 @@ HOLDS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "quantities": (
         "isQuantity('1.3Gi') && isQuantity('50m') && isQuantity('1e3') && !isQuantity('1.3 Gi') && !isQuantity('ab')",
+        "isQuantity('.') && isQuantity('-') && isQuantity('m') && isQuantity('.Ki') && !isQuantity('')",
         "quantity('1000m').compareTo(quantity('1')) == 0 && quantity('1Ki').compareTo(quantity('1024')) == 0",
         "quantity('150Mi').isGreaterThan(quantity('100Mi')) && quantity('50M').isLessThan(quantity('100M'))",
         "quantity('200M').compareTo(quantity('0.2G')) == 0 && quantity('50M').compareTo(quantity('50Mi')) == -1",

@@ -8,7 +8,8 @@ from typing import Final
 
 __all__ = ["canonical_quantity", "quantity_value"]
 
-_FORM: Final = re.compile(r"^([+-]?)(\d+\.?\d*|\.\d+)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?$")
+# All parts may be missing, but not all of them at once: kube-apiserver takes `.` and `m` for nought.
+_FORM: Final = re.compile(r"^(?=.)([+-]?)(\d*\.?\d*)(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d+)?$")
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _KILO: Final = 1024
@@ -20,7 +21,7 @@ def quantity_value(text: str) -> Decimal | None:
     found = _FORM.match(text)
     if found is None:
         return None
-    number, suffix = Decimal(found[1] + found[2]), found[3] or ""
+    number, suffix = _number(found[1], found[2]), found[3] or ""
     if suffix in _BINARY and suffix:
         number *= _KILO ** _BINARY.index(suffix)
     elif suffix[:1] in {"e", "E"} and len(suffix) > 1:
@@ -31,12 +32,16 @@ def quantity_value(text: str) -> Decimal | None:
     return number.quantize(_FINEST, rounding=ROUND_UP) if number % _FINEST else number
 
 
+def _number(sign: str, digits: str) -> Decimal:
+    return Decimal(sign + (digits if digits.strip(".") else "0"))
+
+
 def canonical_quantity(text: str) -> str:
     """The spelling that the server keeps; what is no quantity comes back as it is."""
     found = _FORM.match(text.strip())
     if found is None:
         return text
-    sign, number, suffix = found.group(1), Decimal(found.group(2)), found.group(3) or ""
+    sign, number, suffix = found.group(1), _number("", found.group(2)), found.group(3) or ""
     negative = sign == "-"
     if suffix in _BINARY and suffix:
         value = number * _KILO ** _BINARY.index(suffix)
