@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final, final
+from typing import Final, Protocol, final
 
 import anyio
 import msgspec
@@ -113,32 +113,32 @@ class Gap:
         return not version.isdigit() or int(version) > self.revision or (self.listed and int(version) == self.revision)
 
 
-class Hooks:
-    """What a run does when the injector says so; set by the run."""
+class Hooks(Protocol):
+    """What a run does when the injector says so."""
 
     def crash(self, process: ProcessState) -> None:
         """The process is gone; another one begins soon."""
-        raise NotImplementedError
+        ...
 
     def replace(self, process: ProcessState, request: HttpRequest, call: Callable[[int], ApiCall]) -> None:
         """The process loses its leadership while `request` is on its way."""
-        raise NotImplementedError
+        ...
 
     def lagging(self, resource: tuple[str, str, str]) -> None:
         """The caches of one resource do not see what happens."""
-        raise NotImplementedError
+        ...
 
     def touched(self, target: Target) -> None:
         """The operator looks at a resource."""
-        raise NotImplementedError
+        ...
 
     async def written(self, call: ApiCall, before: JsonObject | None, after: JsonObject | None) -> None:
         """A write of the operator was answered."""
-        raise NotImplementedError
+        ...
 
     def fail(self, reason: str, details: tuple[str, ...] = ()) -> None:
         """The run has failed, and ends."""
-        raise NotImplementedError
+        ...
 
 
 @final
