@@ -47,9 +47,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar, Final, final
+
+import msgspec
 
 __all__ = [
     "AlreadyExistsError",
@@ -105,8 +106,7 @@ class ApiError(OpsdkError):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StatusCause:
+class StatusCause(msgspec.Struct, frozen=True):
     """One cause in a Status: which field, why, and the server's text."""
 
     field: str

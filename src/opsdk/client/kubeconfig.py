@@ -10,16 +10,14 @@ from typing import Any, Final, Self, TypeVar, final
 from urllib.parse import urlsplit
 
 import msgspec
-import yaml
-from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig, SingleConfig
 from lightkube.config.models import Cluster, Context, User
-from lightkube.core.exceptions import ConfigError
 
 from opsdk.errors import ConfigurationError
 from opsdk.types import Json, JsonObject
 
 __all__ = ["ClientConfig", "Impersonation"]
 
+_SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 _PATHS_OF_CLUSTER: Final = ("certificate-authority",)
 _PATHS_OF_USER: Final = ("client-certificate", "client-key", "tokenFile")
@@ -116,7 +114,7 @@ class ClientConfig:
         *,
         context: str | None = None,
         environ: Mapping[str, str] | None = None,
-        service_account: str = SERVICE_ACCOUNT,
+        service_account: str = _SERVICE_ACCOUNT,
     ) -> Self:
         """What the environment says: `KUBECONFIG`, else the pod's service account, else `~/.kube/config`.
 
@@ -142,7 +140,7 @@ class ClientConfig:
         return cls.from_files([str(default)], context=context)
 
     @classmethod
-    def in_cluster(cls, *, environ: Mapping[str, str] | None = None, service_account: str = SERVICE_ACCOUNT) -> Self:
+    def in_cluster(cls, *, environ: Mapping[str, str] | None = None, service_account: str = _SERVICE_ACCOUNT) -> Self:
         """What the kubelet gives every pod.
 
         Raises:
@@ -218,6 +216,8 @@ class _Parsed:
 
 
 def _read(path: Path) -> _Parsed:
+    import yaml  # a pod with a service account reads no YAML
+
     try:
         document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -315,23 +315,12 @@ def _resolve(kind: type[C], parsed: _Parsed, source: str, name: str | None) -> C
     if not cluster.get("server"):
         raise ConfigurationError(f"{cluster_at}.server is missing")
     user_at, user = parsed.users[context.user] if context.user else (where, dict[str, Json]())
-    try:
-        single: SingleConfig | None = KubeConfig(
-            clusters={context.cluster: _convert(cluster, Cluster, cluster_at)},
-            contexts={name: context},
-            users={context.user: _convert(user, User, user_at)} if context.user else {},
-            current_context=name,
-        ).get()
-    except ConfigError as error:
-        raise ConfigurationError(f"{source}: {error}") from error
-    if single is None:  # only possible with a default, which we do not give
-        raise ConfigurationError(f"{source}: there is no context {name!r}")
     plugin = user.get("exec")
     return kind(
         source=source,
-        cluster=single.cluster,
-        user=single.user or User(),
-        namespace=single.context.namespace or None,
+        cluster=_convert(cluster, Cluster, cluster_at),
+        user=_convert(user, User, user_at),
+        namespace=context.namespace or None,
         context=name,
         tls_server_name=_text(cluster, "tls-server-name", cluster_at),
         proxy_url=_text(cluster, "proxy-url", cluster_at),

@@ -7,10 +7,11 @@ number into every message still makes a handful of Event objects.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import blake2b
 from typing import Final, final
+
+import msgspec
 
 from opsdk.protocols import EventType
 
@@ -22,8 +23,7 @@ _COMBINED: Final = "(combined from similar events): "
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """What an event is about."""
 
     api_version: str
@@ -34,8 +34,7 @@ class Subject:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """Events that differ in nothing but their text."""
 
     subject: Subject
@@ -44,8 +43,7 @@ class Group:
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Series:
+class Series(msgspec.Struct, kw_only=True):
     """One Event object, and how often what it tells has happened.
 
     Args:
@@ -68,10 +66,9 @@ class Series:
 
 
 @final
-@dataclass(slots=True)
-class _Texts:
+class _Texts(msgspec.Struct):
     window_start: float
-    by_message: dict[bytes, Series] = field(default_factory=dict[bytes, Series])
+    by_message: dict[bytes, Series] = msgspec.field(default_factory=dict[bytes, Series])
     """By a digest: there may be forty thousand messages of a kilobyte."""
     combined: Series | None = None
 

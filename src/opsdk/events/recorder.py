@@ -10,11 +10,11 @@ import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal, Protocol, TypeAlias, final
 
 import anyio
+import msgspec
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event
@@ -52,9 +52,8 @@ class EventObserver(Protocol):
 
 
 @final
-@dataclass(slots=True)
-class _Turn:
-    lock: anyio.Lock = field(default_factory=anyio.Lock)
+class _Turn(msgspec.Struct):
+    lock: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     users: int = 0
 
 

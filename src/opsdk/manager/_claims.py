@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import final
 
+import msgspec
 from lightkube.models.coordination_v1 import LeaseSpec
 from lightkube.resources.coordination_v1 import Lease
 
@@ -26,8 +26,7 @@ def why(error: Exception) -> str:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """What a Lease says. Another one means that its holder is alive."""
 
     holder: str

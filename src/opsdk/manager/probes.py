@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 from urllib.parse import parse_qs
+
+import msgspec
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
@@ -30,8 +31,7 @@ Verdicts: TypeAlias = Callable[[], "Sequence[Verdict]"]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What one check found.
 
     Args:

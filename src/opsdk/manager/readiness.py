@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import final
+
+import msgspec
 
 from opsdk.cache import Informers
 from opsdk.errors import ForbiddenError
@@ -16,8 +17,7 @@ __all__ = ["Readiness"]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _CacheSeen:
+class _CacheSeen(msgspec.Struct, frozen=True):
     """What one cache was like when the loop looked."""
 
     what: str
@@ -28,8 +28,7 @@ class _CacheSeen:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(msgspec.Struct, frozen=True):
     """What the loop saw when it turned last. Immutable, so that the other thread needs no lock."""
 
     at: float

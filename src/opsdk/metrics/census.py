@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final, final
+
+import msgspec
 
 __all__ = ["UNKNOWN_STATE", "Census", "CensusTotals"]
 
@@ -15,8 +16,7 @@ UNKNOWN_STATE: Final = "unknown"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CensusTotals:
+class CensusTotals(msgspec.Struct, frozen=True, kw_only=True):
     """A census at one moment.
 
     Args:
@@ -31,8 +31,7 @@ class CensusTotals:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True):
     state: str
     lagging: bool
     deleting: bool

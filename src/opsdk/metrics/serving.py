@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, final
 from wsgiref.simple_server import WSGIRequestHandler
 
+import msgspec
 from prometheus_client.exposition import ThreadingWSGIServer
 from typing_extensions import override
 
@@ -35,8 +36,7 @@ _JOIN_SECONDS: Final = 2.0
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class BindAddress:
+class BindAddress(msgspec.Struct, frozen=True):
     """Where a server listens.
 
     Args:

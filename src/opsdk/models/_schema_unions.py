@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final, final
+
+import msgspec
 
 from opsdk.models._schema_rules import RULES, cel_literal, cel_name, guarded, with_rules
 from opsdk.models._struct_schema import Schema
@@ -80,8 +81,7 @@ def _escaped(text: str) -> str:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """One model of a discriminated union.
 
     Args:

@@ -12,7 +12,6 @@ import inspect
 import re
 import types
 import typing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin
 
@@ -30,8 +29,7 @@ _QUANTITY = re.compile(r"\bQuantity\b")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StructField:
+class StructField(msgspec.Struct, frozen=True, kw_only=True):
     """One field of a struct, and what its annotation says beyond its run-time type."""
 
     name: str
@@ -89,14 +87,12 @@ class _Struct:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Items:
+class _Items(msgspec.Struct, frozen=True):
     node: _Node
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Values:
+class _Values(msgspec.Struct, frozen=True):
     node: _Node
 
 
@@ -144,24 +140,23 @@ def _node_of(tp: object, field: StructField, wanted: _Wanted) -> _Node | None:
 
 def _is_written_right(value: object, node: _Node) -> bool:
     """Whether msgspec writes every time below `value` as Kubernetes does."""
-    if value is None:
-        return True
     match node:
+        case _Struct():  # first, as most nodes are: each object that is written comes through here
+            for name, _, inner in node.fields:
+                member = getattr(value, name, None)
+                if member is not None and not _is_written_right(member, inner):
+                    return False
+            return True
+        case _Items():
+            return all(item is None or _is_written_right(item, node.node) for item in cast("list[object]", value))
+        case _Values():
+            items = cast("dict[str, object]", value).values()
+            return all(item is None or _is_written_right(item, node.node) for item in items)
         case "time":
             return isinstance(value, datetime) and value.tzinfo is UTC and not value.microsecond
         case "micro":
             return isinstance(value, datetime) and value.tzinfo is UTC and value.microsecond != 0
         case "quantity":
-            return True
-        case _Items():
-            return all(_is_written_right(item, node.node) for item in cast("list[object]", value))
-        case _Values():
-            return all(_is_written_right(item, node.node) for item in cast("dict[str, object]", value).values())
-        case _Struct():
-            for name, _, inner in node.fields:
-                member = getattr(value, name, None)
-                if member is not None and not _is_written_right(member, inner):
-                    return False
             return True
 
 
@@ -203,8 +198,11 @@ def struct_to_wire(obj: msgspec.Struct) -> Wire:
     Raises:
         ValueError: A time is naive; the text names the field.
     """
+    plan = _plan(type(obj), "times")
+    if _is_written_right(obj, plan):
+        return cast("Wire", msgspec.to_builtins(obj))
     document: Wire = msgspec.to_builtins(obj, builtin_types=_TIMES)
-    _rewrite(document, _plan(type(obj), "times"), "")
+    _rewrite(document, plan, "")
     return document
 
 

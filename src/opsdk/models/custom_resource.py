@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, TypeGuard, Unpack, final
 
+import msgspec
 from lightkube.core.resource import ApiInfo, ResourceDef
 from lightkube.models.meta_v1 import ObjectMeta
 from pydantic import BaseModel, ConfigDict, Field
@@ -29,8 +29,7 @@ _VERBS_ACROSS_NAMESPACES = ("global_list", "global_watch")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
     """What the class keywords of a `CustomResource` said, completed with defaults. See there."""
 
     group: str | None = None
@@ -137,15 +136,15 @@ class CustomResource(Model, Generic[SpecT, StatusT]):
             if not kwargs:
                 raise
             # Pydantic has taken its own by now, and another base would have taken what it knows.
-            known = ", ".join([*(field.name for field in fields(Definition)), "abstract"])
+            known = ", ".join([*Definition.__struct_fields__, "abstract"])
             raise ResourceDefinitionError(
                 f"{cls.__qualname__}: unknown keyword {', '.join(kwargs)}; known are: {known}, and pydantic's own"
             ) from error
         before = cls._opsdk_definition
         if kind is not None and kind != before.kind:  # another kind: the names are not its own
-            before = replace(before, plural=None, singular=None, short_names=())
+            before = msgspec.structs.replace(before, plural=None, singular=None, short_names=())
         if version is not None and version != before.version:
-            before = replace(before, storage=None, served=True, deprecated=False)
+            before = msgspec.structs.replace(before, storage=None, served=True, deprecated=False)
         given: dict[str, Any] = {
             "group": group,
             "version": version,
@@ -163,7 +162,9 @@ class CustomResource(Model, Generic[SpecT, StatusT]):
             "served": served,
             "deprecated": deprecated,
         }
-        cls._opsdk_definition = replace(before, **{name: value for name, value in given.items() if value is not None})
+        cls._opsdk_definition = msgspec.structs.replace(
+            before, **{name: value for name, value in given.items() if value is not None}
+        )
 
     @classmethod
     def __pydantic_init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
@@ -189,7 +190,7 @@ def _as_tuple(cls: type, field: str, values: Sequence[str] | None) -> tuple[str,
 
 def _completed(cls: type[BaseModel], given: Definition) -> Definition:
     kind = cls.__name__ if given.kind is None else given.kind
-    definition = replace(
+    definition = msgspec.structs.replace(
         given,
         kind=kind,
         plural=plural_of(kind) if given.plural is None else given.plural,

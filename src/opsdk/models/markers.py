@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, final
 
+import msgspec
 from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
@@ -81,8 +82,7 @@ class ListMap(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ListSet(_Marker):
+class ListSet(_Marker, msgspec.Struct, frozen=True):
     """A list of scalars without repetition; server-side apply merges it value by value.
 
     Better on a `list` than as a `set`: the order of a Python set is another one in each process, and so would be what
@@ -94,8 +94,7 @@ class ListSet(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class ListAtomic(_Marker):
+class ListAtomic(_Marker, msgspec.Struct, frozen=True):
     """A list that has one owner and is replaced whole."""
 
     def _extra(self) -> Mapping[str, Json]:
@@ -103,8 +102,7 @@ class ListAtomic(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MapAtomic(_Marker):
+class MapAtomic(_Marker, msgspec.Struct, frozen=True):
     """An object that has one owner and is replaced whole."""
 
     def _extra(self) -> Mapping[str, Json]:
@@ -112,8 +110,7 @@ class MapAtomic(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class PreserveUnknown(_Marker):
+class PreserveUnknown(_Marker, msgspec.Struct, frozen=True):
     """The server keeps what the schema does not name. Also the way out for types that have no structural schema."""
 
     def _extra(self) -> Mapping[str, Json]:
@@ -121,8 +118,7 @@ class PreserveUnknown(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class EmbeddedResource(_Marker):
+class EmbeddedResource(_Marker, msgspec.Struct, frozen=True):
     """The field is a whole Kubernetes object, with apiVersion, kind and metadata."""
 
     def _extra(self) -> Mapping[str, Json]:
@@ -134,8 +130,7 @@ class EmbeddedResource(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Nullable(_Marker):
+class Nullable(_Marker, msgspec.Struct, frozen=True):
     """The server keeps a null that somebody sends, instead of dropping it."""
 
     def _extra(self) -> Mapping[str, Json]:
@@ -143,8 +138,7 @@ class Nullable(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Immutable(_Marker):
+class Immutable(_Marker, msgspec.Struct, frozen=True, kw_only=True):
     """The field cannot be changed once the object is there.
 
     A field that is optional and has no default cannot be added or removed either. The rule compares with what was
@@ -204,8 +198,7 @@ class Cel(_Marker):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrintColumn:
+class PrintColumn(msgspec.Struct, frozen=True, kw_only=True):
     """A column of `kubectl get`.
 
     Args:
@@ -237,8 +230,7 @@ class PrintColumn:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """The scale subresource: which fields `kubectl scale` and autoscalers use.
 
     Args:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from functools import lru_cache
-from typing import Any, TypeVar, final
+from typing import Any, Final, TypeVar, final
 from urllib.parse import quote
 
+import msgspec
 from lightkube.core.resource import (
     ApiInfo,
     GlobalResource,
@@ -23,10 +24,11 @@ __all__ = ["ResourceInfo", "resource_of"]
 
 T = TypeVar("T", bound=KubeObject)
 
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.~-]*")
+
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceInfo:
+class ResourceInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A kind, as the API server knows it.
 
     Args:
@@ -81,6 +83,8 @@ class ResourceInfo:
         return "/" + "/".join(parts)
 
     def _segment(self, what: str, text: str) -> str:
+        if _PLAIN.fullmatch(text):  # nearly every name; quoting takes as long as all the rest of a path
+            return text
         if text in {"", ".", ".."} or "/" in text or "%" in text:
             raise ObjectError(f"{self.kind}: {what} {text!r} cannot be part of a path")
         return quote(text, safe="")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import final
+
+import msgspec
 
 from opsdk.types import Request
 
@@ -11,8 +12,7 @@ __all__ = ["Memo", "Memory"]
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Memo:
+class Memo(msgspec.Struct, kw_only=True):
     """What is remembered of one incarnation of an object.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, cast, final
 
 import anyio
+import msgspec
 from typing_extensions import TypeVar
 
 from opsdk.errors import NotFoundError, ObjectError
@@ -42,8 +42,7 @@ _Generate = Callable[[object], MergePatch | JsonPatch | None]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyChange:
+class ReadyChange(msgspec.Struct, frozen=True, kw_only=True):
     """What `set_ready` did to the object in hand. The memo learns of it when it is written, not before.
 
     Args:
@@ -64,8 +63,7 @@ class ReadyChange:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StatusWrite(Generic[T]):
+class StatusWrite(msgspec.Struct, Generic[T], frozen=True):
     """What the object looked like before the hook: the base of the difference."""
 
     base: Snapshot[T]

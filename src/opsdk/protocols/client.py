@@ -12,10 +12,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, Literal, Protocol, TypeAlias, final
 
+import msgspec
 from lightkube.models.meta_v1 import ObjectMeta
 from typing_extensions import TypeVar
 
@@ -56,32 +56,28 @@ class ObjectList(builtins.list[T]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Added(Generic[T]):
+class Added(msgspec.Struct, Generic[T], frozen=True):
     """An object is there that was not before."""
 
     object: T
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Modified(Generic[T]):
+class Modified(msgspec.Struct, Generic[T], frozen=True):
     """An object changed."""
 
     object: T
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Deleted(Generic[T]):
+class Deleted(msgspec.Struct, Generic[T], frozen=True):
     """An object is gone; this is its last state."""
 
     object: T
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Bookmark:
+class Bookmark(msgspec.Struct, frozen=True):
     """Everything up to this version has been seen."""
 
     resource_version: str
@@ -89,8 +85,7 @@ class Bookmark:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Undecodable:
+class Undecodable(msgspec.Struct, frozen=True):
     """An object that does not fit its model; the stream goes on.
 
     Args:
@@ -109,8 +104,7 @@ WatchEvent: TypeAlias = Added[T] | Modified[T] | Deleted[T] | Bookmark | Undecod
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Snapshot(Generic[T]):
+class Snapshot(msgspec.Struct, Generic[T], frozen=True):
     """What an object looked like at one moment: the base of a difference.
 
     Args:

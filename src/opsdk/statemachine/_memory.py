@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, final
+
+import msgspec
 
 __all__ = ["Memory", "Remembered"]
 
@@ -13,8 +14,7 @@ _LIMIT: Final = 65_536
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class Remembered:
+class Remembered(msgspec.Struct, kw_only=True):
     """What is remembered about one object in one state.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Generic, Literal, TypeAlias, TypeVar, final
 
+import msgspec
 from lightkube.models.meta_v1 import Condition
 
 from opsdk import clock
@@ -47,8 +47,7 @@ _logger = logging.getLogger("opsdk.statemachine")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Failure:
+class _Failure(msgspec.Struct, frozen=True, kw_only=True):
     """A hook that raised, and the conditions that our helpers had set until then."""
 
     phase: _Phase
@@ -65,8 +64,7 @@ class GoneInPassError(Exception):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setup(Generic[CR]):
+class Setup(msgspec.Struct, Generic[CR], frozen=True, kw_only=True):
     """What a pass needs of its machine."""
 
     info: ResourceInfo

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar, final
 
+import msgspec
 from lightkube.models.meta_v1 import Condition
 
 from opsdk.client import refresh_metadata
@@ -31,8 +31,7 @@ CR = TypeVar("CR", bound=MachineObject)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MachinesOwn:
+class MachinesOwn(msgspec.Struct, frozen=True, kw_only=True):
     """What only the machine may change in status, as it was at one moment."""
 
     state: str

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import final
+
+import msgspec
 
 __all__ = ["Explanation", "TransitionExplanation"]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransitionExplanation:
+class TransitionExplanation(msgspec.Struct, frozen=True, kw_only=True):
     """One way out of the state, as it stands now.
 
     Args:
@@ -46,8 +46,7 @@ class TransitionExplanation:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Where an object is, since when, and what it waits for.
 
     Args:

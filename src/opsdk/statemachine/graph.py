@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, final
+
+import msgspec
 
 from opsdk.statemachine.coverage import Coverage
 
@@ -18,8 +19,7 @@ _MERMAID_CLASSES: Final = (
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edge:
+class Edge(msgspec.Struct, frozen=True, kw_only=True):
     """One transition.
 
     Args:
@@ -39,8 +39,7 @@ class Edge:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True, kw_only=True):
     """The states of a machine and the transitions between them.
 
     Args:
