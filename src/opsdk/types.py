@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, final
 
+import msgspec
+
 __all__ = [
     "ConditionStatus",
     "Json",
@@ -46,8 +48,7 @@ LabelSelector: TypeAlias = "Mapping[str, str] | str"
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):  # each event makes some: a tenth of what a dataclass costs
     """What a reconciler is asked to look at: the name of one object, never the object.
 
     Args:
@@ -63,8 +64,7 @@ class Request:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(msgspec.Struct, frozen=True):
     """What a reconcile asks for after it succeeded.
 
     Args:
@@ -78,8 +78,10 @@ class Result:
     requeue_after: timedelta | None = None
 
     def __post_init__(self) -> None:
+        if self.requeue_after is None:
+            return
         _require_timedelta(self.requeue_after)
-        if self.requeue_after is not None and self.requeue_after < timedelta(0):
+        if self.requeue_after < timedelta(0):
             msg = f"requeue_after is {self.requeue_after}; it must not be negative (None: no requeue, zero: now)"
             raise ValueError(msg)
 
@@ -94,7 +96,7 @@ class Result:
 
 def _require_timedelta(value: object) -> None:
     """Refuse what the type checker would refuse, where there is none."""
-    if value is not None and not isinstance(value, timedelta):
+    if not isinstance(value, timedelta):
         msg = (
             f"requeue_after: {value!r:.100} is of type {type(value).__name__}; give a timedelta, as in "
             "Result(requeue_after=timedelta(seconds=5))"

@@ -83,14 +83,13 @@ class SelfTriggerDetector(Generic[T]):
         )
         return True
 
-    def ended(self, request: Request) -> None:
-        """A reconcile ended."""
+    def ended(self, request: Request, at: float) -> None:
+        """A reconcile ended, at that time of the loop."""
         self._running.discard(request)
-        now = anyio.current_time()
-        self._ended[request] = now
-        while self._ended:
-            oldest, ended_at = next(iter(self._ended.items()))
-            if now - ended_at <= _ECHO_SECONDS:
+        self._ended[request] = at
+        while True:
+            oldest = next(iter(self._ended))
+            if at - self._ended[oldest] <= _ECHO_SECONDS:
                 break
             self._forget_end(oldest)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Final, final
 
 import msgspec
@@ -24,9 +23,12 @@ class _Document(msgspec.Struct):
 _DOCUMENTS: Final = msgspec.json.Decoder(_Document)
 
 
+def _no_document() -> bytes | None:
+    return None
+
+
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcileContext:
+class ReconcileContext(msgspec.Struct, frozen=True, kw_only=True):
     """One reconcile.
 
     Args:
@@ -47,7 +49,11 @@ class ReconcileContext:
     reconcile_id: str
     uid: str = ""
     generation: int = 0
-    document: Callable[[], bytes | None] = field(default=lambda: None, repr=False)
+    document: Callable[[], bytes | None] = _no_document
+
+    def __repr__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"<ReconcileContext {self.controller} {place} {self.reconcile_id}>"
 
     @property
     def state(self) -> str:
@@ -82,11 +88,22 @@ def current_reconcile() -> ReconcileContext | None:
     return _current.get()
 
 
-@contextmanager
-def reconciling(context: ReconcileContext) -> Generator[None]:
+def reconciling(context: ReconcileContext) -> AbstractContextManager[None]:
     """Run the body as part of a reconcile. Controllers do; tests of log lines may."""
-    token = _current.set(context)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return _Reconciling(context)
+
+
+@final
+class _Reconciling:
+    """By hand: a generator would cost as much as the rest of a reconcile's context."""
+
+    __slots__ = ("_context", "_token")
+
+    def __init__(self, context: ReconcileContext) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._context)
+
+    def __exit__(self, *_: object) -> None:
+        _current.reset(self._token)

@@ -16,13 +16,19 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Final, Protocol, final
 
 import anyio
 
-from opsdk._backend import ThreadWaker, no_stray_cancellation
+from opsdk._backend import (
+    ThreadWaker,
+    current_loop,
+    is_stray_cancellation,
+    no_stray_cancellation,
+    stray_cancellation,
+)
 from opsdk._groups import raise_bare
 from opsdk.cache import Cached
 from opsdk.controller._malformed import MalformedObjects
@@ -44,10 +50,14 @@ _logger = logging.getLogger(__name__)
 _FAILED: Final = "%s: reconcile of %s failed, retry in %.3g s: %s"
 
 
-def _new_id() -> str:
-    """A random UUID, in a fifth of the time that `uuid` takes; nobody has to be unable to guess it."""
-    digits = f"{random.getrandbits(128):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
+def _ids() -> Iterator[str]:
+    """Ids in the form of random UUIDs. Those of one process count on from a random one: each costs an addition."""
+    digits = f"{random.getrandbits(80):020x}"
+    prefix = f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-a{digits[15:18]}-"
+    number = random.getrandbits(40)
+    while True:
+        number += 1
+        yield f"{prefix}{number:012x}"
 
 
 class Detector(Protocol):
@@ -57,8 +67,8 @@ class Detector(Protocol):
         """A reconcile begins; whether its object has just been found to trigger itself."""
         ...
 
-    def ended(self, request: Request, /) -> None:
-        """It ended."""
+    def ended(self, request: Request, at: float, /) -> None:
+        """It ended, at that time of the loop."""
         ...
 
 
@@ -106,6 +116,7 @@ class Controller:
         self._used = False
         self._stopping = False
         self._stop_asked = ThreadWaker()
+        self._ids = _ids()
 
     def __repr__(self) -> str:
         return f"<Controller {self._name}>"
@@ -201,72 +212,70 @@ class Controller:
                 workers.start_soon(self._worker, name=f"opsdk {self._name}: worker {number}")
 
     async def _worker(self) -> None:
+        clock = current_loop().time
         try:
             while True:
                 async with self._queue.lease() as request:
-                    with reconciling(self._context(request)):
-                        await self._take(request)
+                    found = self._look_up(request)
+                    with reconciling(self._context(request, found)):
+                        if self._share is None:
+                            await self._handle(request, found, clock)
+                        elif (turn := self._share.turn(request, found)) is None:
+                            self._queue.forget(request)
+                        else:
+                            with turn.taken():
+                                await self._handle(request, found, clock)
         except QueueClosedError:
             return
 
-    def _context(self, request: Request) -> ReconcileContext:
+    def _context(self, request: Request, found: Cached[KubeObject] | None) -> ReconcileContext:
         def document() -> bytes | None:
-            found = self._look_up(request)
-            return None if found is None else found.raw
+            now = self._look_up(request)
+            return None if now is None else now.raw
 
-        start = self._look_up(request)
         return ReconcileContext(
             controller=self._name,
             kind=self._resource.kind,
             namespace=request.namespace or "",
             name=request.name,
-            reconcile_id=_new_id(),
-            uid="" if start is None else start.header.uid,
-            generation=0 if start is None else start.header.generation,
+            reconcile_id=next(self._ids),
+            uid="" if found is None else found.header.uid,
+            generation=0 if found is None else found.header.generation,
             document=document,
         )
 
-    async def _take(self, request: Request) -> None:
-        if self._share is None:
-            await self._handle(request)
-            return
-        turn = self._share.turn(request, self._look_up(request))
-        if turn is None:
-            self._queue.forget(request)
-            return
-        with turn.taken():
-            await self._handle(request)
-
-    async def _handle(self, request: Request) -> None:
+    async def _handle(self, request: Request, before: Cached[KubeObject] | None, clock: Callable[[], float]) -> None:
         if self._detector.started(request):
             self._metrics.self_triggered()
         self._malformed.discard(request)
-        before = self._look_up(request)
         self._metrics.started()
-        began = anyio.current_time()
+        began = clock()
         outcome: ReconcileOutcome = "cancelled"
         try:
-            outcome = self._succeeded(request, await self._attempt(request))
+            result = await (self._call(request) if self._timeout is None else self._call_until(request, self._timeout))
+            outcome = self._succeeded(request, result)
         except Exception as error:  # noqa: BLE001 - whatever a reconciler raises, the next object is reconciled
             outcome = self._failed(request, error, before)
         finally:
-            seconds = anyio.current_time() - began
-            self._detector.ended(request)
-            self._metrics.finished(outcome, seconds)
+            ended = clock()
+            self._detector.ended(request, ended)
+            self._metrics.finished(outcome, ended - began)
             if outcome == "cancelled":
-                _logger.warning("%s: reconcile of %s was cancelled after %.3g s", self._name, request, seconds)
+                _logger.warning("%s: reconcile of %s was cancelled after %.3g s", self._name, request, ended - began)
 
-    async def _attempt(self, request: Request) -> Result:
-        if self._timeout is None:
-            return await self._call(request)
-        with anyio.CancelScope(deadline=anyio.current_time() + self._timeout.total_seconds()) as scope:
+    async def _call_until(self, request: Request, limit: timedelta) -> Result:
+        with anyio.CancelScope(deadline=anyio.current_time() + limit.total_seconds()) as scope:
             return await self._call(request)
         assert scope.cancelled_caught  # noqa: S101 - the only way to get here
-        raise ReconcileTimeoutError(self._name, str(request), self._timeout)
+        raise ReconcileTimeoutError(self._name, str(request), limit)
 
     async def _call(self, request: Request) -> Result:
-        with no_stray_cancellation(f"{self._name}: reconcile of {request}"):
+        try:
             result = await self._reconcile(request)
+        except BaseException as error:
+            if is_stray_cancellation(error):
+                raise stray_cancellation(f"{self._name}: reconcile of {request}") from error
+            raise
         if isinstance(result, Result):
             return result
         name: object = getattr(self._reconcile, "__qualname__", type(self._reconcile).__name__)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, TypeVar, final
+from typing import Final, Generic, TypeVar, final
+
+import msgspec
 
 from opsdk.workqueue.priority import Priority
 
@@ -16,7 +18,8 @@ _HIGH_IN_A_ROW: Final = 9
 """So that one in ten is a LOW one, if any waits."""
 
 
-class Taken(NamedTuple, Generic[K]):
+@final
+class Taken(msgspec.Struct, Generic[K], frozen=True):
     """A key that was taken out."""
 
     key: K

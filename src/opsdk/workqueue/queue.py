@@ -18,16 +18,16 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Hashable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
-from typing import Generic, TypeVar, final
+from typing import Final, Generic, TypeVar, final
 
 import anyio
 import anyio.lowlevel
+import msgspec
 
-from opsdk._backend import LoopHandle, current_loop
+from opsdk._backend import LoopHandle, Signal, current_loop
 from opsdk.errors import QueueClosedError
 from opsdk.workqueue._ready import Ready, Taken
 from opsdk.workqueue._timers import Timers
@@ -40,9 +40,21 @@ __all__ = ["WorkQueue"]
 K = TypeVar("K", bound=Hashable)
 
 
+_LEASES_IN_A_ROW: Final = 8
+_SECONDS_IN_A_ROW: Final = 0.001
+"""How many leases, and for how long, workers may take without a turn of the loop between them. Most reconciles wait
+for something, and give others their turn by that; after one that does not, going back costs as much as the lease."""
+
+
+def _not_yet() -> float:
+    """The time before there is a loop."""
+    return 0.0
+
+
 @final
-@dataclass(slots=True, kw_only=True)
-class _Lease:
+class _Held(msgspec.Struct):
+    """A lease, as the queue knows it."""
+
     started: float
     priority: Priority
     again: Priority | None = None
@@ -71,13 +83,18 @@ class WorkQueue(Generic[K]):
         self._lock = threading.Lock()
         self._ready = Ready[K]()
         self._timers = Timers[K]()
-        self._leases: dict[K, _Lease] = {}
+        self._leases: dict[K, _Held] = {}
         self._closed = False
         self._loop: LoopHandle | None = None
+        self._now: Callable[[], float] = _not_yet
         self._kicked = False
         # Of the loop alone: who waits, and who of them watches the time.
-        self._waiters: deque[anyio.Event] = deque()
+        self._waiters: deque[Signal] = deque()
+        self._woken = 0  # and have not come to themselves yet
         self._timekeeper: anyio.CancelScope | None = None
+        # Since the loop last turned: how many leases began, and when the first did.
+        self._in_a_row = 0
+        self._row_began = -math.inf
 
     @property
     def name(self) -> str:
@@ -164,70 +181,85 @@ class WorkQueue(Generic[K]):
                 self._metrics.depth(0)
         self._notify()
 
-    @asynccontextmanager
-    async def lease(self) -> AsyncGenerator[K]:
+    def lease(self) -> AbstractAsyncContextManager[K]:
         """Wait for the next key and hold it for the `async with` body.
 
         Raises:
             QueueClosedError: The queue is closed and nothing is ready.
         """
-        taken = await self._next()
-        try:
-            yield taken.key
-        finally:
-            self._release(taken.key)
+        return _Lease(self._next, self._release)
 
-    async def _next(self) -> Taken[K]:
-        self._bind()
-        # Others get their turn before anything is taken, so that being cancelled here loses nothing. Who has to wait
-        # gives it to them by that.
+    async def _next(self) -> K:
+        loop = self._loop
+        if loop is None or not loop.is_current():
+            loop = self._bind()
+        now = self._now()
+        if self._in_a_row >= _LEASES_IN_A_ROW or now - self._row_began > _SECONDS_IN_A_ROW:
+            # Others get their turn before anything is taken, so that being cancelled here loses nothing. Who has to
+            # wait gives it to them by that.
+            if not self._has_nothing(now):
+                await anyio.lowlevel.checkpoint()
+            now = self._turned()
+        while (taken := self._take(now)) is None:
+            await self._wait(loop)
+            now = self._turned()
+        self._in_a_row += 1
+        if self._timekeeper is None and not self._woken and len(self._timers):
+            self._wake_one()  # somebody else has to watch the time now
+        return taken.key
+
+    def _turned(self) -> float:
+        self._in_a_row = 0
+        self._row_began = now = self._now()
+        return now
+
+    def _has_nothing(self, now: float) -> bool:
         with self._lock:
-            waits = not len(self._ready) and self._timers.next_at() > self._now()
-        if not waits:
-            await anyio.lowlevel.checkpoint()
-        else:
-            await anyio.lowlevel.checkpoint_if_cancelled()
-        while True:
-            with self._lock:
-                now = self._now()
+            return not len(self._ready) and self._timers.next_at() > now
+
+    def _take(self, now: float) -> Taken[K] | None:
+        with self._lock:
+            if len(self._timers):
                 for key, priority in self._timers.pop_due(now):
                     if self._mark(key, priority, now):
                         self._wake_one()
-                taken = self._ready.take()
-                if taken is not None:
-                    self._leases[taken.key] = _Lease(started=now, priority=taken.priority)
-                    self._metrics.depth(len(self._ready))
-                    self._metrics.leased(max(now - taken.since, 0.0))
-                elif self._closed:
-                    raise QueueClosedError(self._name)
+            taken = self._ready.take()
             if taken is not None:
-                if self._timekeeper is None and len(self._timers):
-                    self._wake_one()  # somebody else has to watch the time now
-                return taken
-            await self._wait()
+                self._leases[taken.key] = _Held(now, taken.priority)
+                self._metrics.depth(len(self._ready))
+                self._metrics.leased(max(now - taken.since, 0.0))
+            elif self._closed:
+                raise QueueClosedError(self._name)
+        return taken
 
-    async def _wait(self) -> None:
-        event = anyio.Event()
-        self._waiters.append(event)
+    async def _wait(self, loop: LoopHandle) -> None:
+        signal = loop.signal()
+        self._waiters.append(signal)
         try:
-            if self._timekeeper is not None:
-                await event.wait()
-                return
-            with self._lock:
-                deadline = self._timers.next_at()
-            with anyio.CancelScope(deadline=deadline) as scope:
-                self._timekeeper = scope
-                try:
-                    await event.wait()
-                finally:
-                    self._timekeeper = None
+            deadline = math.inf
+            if self._timekeeper is None:
+                with self._lock:
+                    deadline = self._timers.next_at()
+            if deadline == math.inf:
+                await signal.wait()
+            else:
+                with anyio.CancelScope(deadline=deadline) as scope:
+                    self._timekeeper = scope
+                    try:
+                        await signal.wait()
+                    finally:
+                        self._timekeeper = None
         except BaseException:
-            if not event.is_set():
-                self._waiters.remove(event)
+            self._came_to_itself(signal)
             self._wake_one()  # pass on the wake-up or the watch that this one may have had
             raise
-        if not event.is_set():
-            self._waiters.remove(event)
+        self._came_to_itself(signal)
+
+    def _came_to_itself(self, signal: Signal) -> None:
+        if signal.is_set():
+            self._woken -= 1
+        else:
+            self._waiters.remove(signal)
 
     def _release(self, key: K) -> None:
         with self._lock:
@@ -239,9 +271,6 @@ class WorkQueue(Generic[K]):
             self._notify()
 
     # With the lock held.
-
-    def _now(self) -> float:
-        return 0.0 if self._loop is None else self._loop.time()
 
     def _mark(self, key: K, priority: Priority, now: float) -> bool:
         """Make `key` ready, or remember it for the end of its lease. Whether a worker has something new to do."""
@@ -272,18 +301,20 @@ class WorkQueue(Generic[K]):
 
     # Waking up. Without the lock, but for `_wake_one`, which does not mind.
 
-    def _bind(self) -> None:
+    def _bind(self) -> LoopHandle:
         with self._lock:
-            if self._loop is not None and self._loop.is_current():
-                return
             before = self._now()
             self._loop = current_loop()
+            self._now = self._loop.time
             passed = self._now() - before
             self._timers.shift(passed)
             self._ready.shift(passed)
             self._kicked = False
             self._waiters.clear()
+            self._woken = 0
             self._timekeeper = None
+            self._turned()
+            return self._loop
 
     def _notify(self) -> None:
         """Let waiters see what changed, from any thread."""
@@ -307,14 +338,33 @@ class WorkQueue(Generic[K]):
         with self._lock:
             work = math.inf if self._closed else len(self._ready)
             next_at = self._timers.next_at()
-        for _ in range(min(len(self._waiters), int(min(work, len(self._waiters))))):
+        while self._waiters and self._woken < work:
             self._wake_one()
         if self._timekeeper is None:
-            if next_at < math.inf:
+            if next_at < math.inf and not self._woken:
                 self._wake_one()  # the one that watched the time has a key now; the one that is woken goes on watching
         elif next_at < self._timekeeper.deadline:
             self._timekeeper.deadline = next_at
 
     def _wake_one(self) -> None:
         if self._waiters:
+            self._woken += 1
             self._waiters.popleft().set()
+
+
+@final
+class _Lease(Generic[K]):
+    """One turn of a worker. By hand: what `asynccontextmanager` makes of a generator costs more than the rest of it."""
+
+    __slots__ = ("_key", "_next", "_release")
+
+    def __init__(self, next_key: Callable[[], Awaitable[K]], release: Callable[[K], None]) -> None:
+        self._next = next_key
+        self._release = release
+
+    async def __aenter__(self) -> K:
+        self._key = await self._next()
+        return self._key
+
+    async def __aexit__(self, *_: object) -> None:
+        self._release(self._key)

@@ -62,6 +62,6 @@ async def test_q11_the_self_trigger_detector_remembers_no_object_that_rests() ->
     for number in range(1_000):
         request = Request(f"w{number}")
         detector.started(request)
-        detector.ended(request)
+        detector.ended(request, anyio.current_time())
         await anyio.sleep(0.1)
     assert len(detector) < 20
