@@ -20,6 +20,7 @@ __all__ = [
     "GROUP",
     "JSON_PATCH",
     "MERGE_PATCH",
+    "PATIENCE_SECONDS",
     "STRATEGIC_PATCH",
     "Answer",
     "Api",
@@ -27,7 +28,9 @@ __all__ = [
     "Watch",
     "config_map",
     "eventually",
+    "furnished",
     "gadget",
+    "is_served",
     "new_name",
     "plain",
     "prepare",
@@ -37,6 +40,10 @@ __all__ = [
 Body: TypeAlias = dict[str, Any]
 
 GROUP: Final = "conformance.example.com"
+PATIENCE_SECONDS: Final = 120.0
+"""For what comes in a moment: only where it never comes, or a machine stands still, is anybody to wait so long."""
+_POLL_SECONDS: Final = 0.1
+_TOO_MANY_REQUESTS: Final = 429
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
@@ -229,7 +236,7 @@ class Watch:
         self._chunks = chunks
         self._buffer = b""
 
-    async def next(self, *, timeout_seconds: float = 30) -> Body:
+    async def next(self, *, timeout_seconds: float = PATIENCE_SECONDS) -> Body:
         """The next event.
 
         Raises:
@@ -247,7 +254,7 @@ class Watch:
         return event
 
     async def next_of(self, name: str) -> tuple[str, Body]:
-        """Type and object of the next event about the object of that name."""
+        """Type and object of the next event about the object of that name; bookmarks have none."""
         while True:
             event = await self.next()
             if event["object"].get("metadata", {}).get("name") == name:
@@ -389,22 +396,32 @@ class Api:
             query=(("watch", "true"), *((name, str(value)) for name, value in query.items())),
             headers={"accept": accept},
         )
-        async with self.transport.stream(request) as stream:
-            yield Watch(stream.status, aiter(stream.chunks))
+        while True:
+            async with self.transport.stream(request) as stream:
+                if stream.status != _TOO_MANY_REQUESTS:
+                    yield Watch(stream.status, aiter(stream.chunks))
+                    return
+            await anyio.sleep(_POLL_SECONDS)  # the real server reads a new kind into its cache before it is watched
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], *, timeout_seconds: float = 90) -> None:
+async def eventually(holds: Callable[[], Awaitable[bool]], *, timeout_seconds: float = 180) -> None:
     """Wait until something holds: at once in memory, where controllers work before a write is answered."""
     with anyio.fail_after(timeout_seconds):
         while not await holds():  # noqa: ASYNC110 - the server cannot tell us
-            await anyio.sleep(0.1)
+            await anyio.sleep(_POLL_SECONDS)
 
 
-async def _furnished(api: Api) -> None:
-    """Wait for what a controller puts into a new namespace: watches and lists of tests are not to see it come."""
-    with anyio.fail_after(60):
-        while (await api.get("configmaps", "kube-root-ca.crt")).status == 404:  # noqa: ASYNC110 - as above
-            await anyio.sleep(0.02)
+async def furnished(transport: Transport, namespace: str) -> None:
+    """Wait for what real controllers put into a new namespace.
+
+    Watches and lists of tests are not to see the certificate come, and without the account no pod is admitted.
+    """
+    api = Api(transport, namespace, server="real")
+    paths = [api.path("configmaps", "kube-root-ca.crt"), f"/api/v1/namespaces/{namespace}/serviceaccounts/default"]
+    with anyio.fail_after(PATIENCE_SECONDS):
+        for path in paths:
+            while (await api.call("GET", path)).status != 200:  # noqa: ASYNC110 - as above
+                await anyio.sleep(0.02)
 
 
 async def prepare(transport: Transport, server: str, forget: Callable[[], None] | None = None) -> Api:
@@ -413,17 +430,17 @@ async def prepare(transport: Transport, server: str, forget: Callable[[], None] 
     api = Api(transport, namespace, server=server, forget=forget)
     await api.created("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     if server == "real":
-        await _furnished(api)
+        await furnished(transport, namespace)
     if (await api.get("customresourcedefinitions", CRDS[-1]["metadata"]["name"])).status == 200:
         return api
     for crd in CRDS:
         await api.create("customresourcedefinitions", crd)
-        await eventually(partial(_is_served, api, crd["spec"]["names"]["plural"]))
+        await eventually(partial(is_served, api, api.path(crd["spec"]["names"]["plural"])))
     return api
 
 
-async def _is_served(api: Api, plural: str) -> bool:
-    """Reading works a moment before writing does."""
-    if (await api.get(plural)).status != 200:
+async def is_served(api: Api, path: str) -> bool:
+    """Whether objects can be written: reading works a moment before, and a kind on its way out takes no new ones."""
+    if (await api.call("GET", path)).status != 200:
         return False
-    return (await api.create(plural, {"metadata": {"name": "Not A Name"}})).status != 404
+    return (await api.call("POST", path, {"metadata": {"name": "Not A Name"}})).status in {400, 422}

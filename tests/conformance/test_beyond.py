@@ -18,7 +18,7 @@ from conformance.differences import (
     WORKLOADS,
     differs,
 )
-from conformance.harness import Answer, Api, Body, config_map, eventually, new_name
+from conformance.harness import PATIENCE_SECONDS, Answer, Api, Body, config_map, eventually, new_name
 
 pytestmark = pytest.mark.anyio
 
@@ -335,8 +335,8 @@ async def test_a_deployment_is_rolled_out(api: Api) -> None:
 
 
 async def _soon(holds: Any) -> bool:
-    """Whether something comes to hold; half a minute is long for a controller, and no time in memory."""
-    with anyio.move_on_after(30):
+    """Whether something comes to hold; two minutes are long for a controller, and no time in memory."""
+    with anyio.move_on_after(PATIENCE_SECONDS):
         while not await holds():  # noqa: ASYNC110 - the server cannot tell us
             await anyio.sleep(0.2)
         return True

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.cel_cases import COSTLY, FAILS, HOLDS, REFUSED
 from conformance.differences import CEL_COSTS, CEL_NESTED, CEL_SETS, differs
-from conformance.harness import APPLY, JSON_PATCH, MERGE_PATCH, Answer, Api, Body, eventually
+from conformance.harness import APPLY, JSON_PATCH, MERGE_PATCH, Answer, Api, Body, eventually, is_served
 from opsdk.client import ClientConfig, HttpxTransport
 from opsdk.testing.apiserver import ApiServer
 from opsdk.testing.virtual_time import BackendOptions
@@ -93,13 +93,8 @@ async def install(api: Api, body: Body) -> str:
     path = f"/apis/{GROUP}/v1/{plural}"
     answer = await api.call("POST", CRDS, body)
     assert answer.status in {201, 409}, answer.text
-    await eventually(partial(_is_served, api, path, plural.capitalize()))
+    await eventually(partial(is_served, api, path))
     return path
-
-
-async def _is_served(api: Api, path: str, kind: str) -> bool:
-    body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "Not A Name"}}
-    return (await api.call("POST", path, body)).status != 404
 
 
 def document(path: str, spec: Body, name: str = "tried", **more: Any) -> Body:

@@ -22,7 +22,7 @@ import pytest
 from anyio.abc import ByteReceiveStream
 
 from conformance.differences import TOKENS, differs
-from conformance.harness import GROUP, Api, prepare
+from conformance.harness import GROUP, PATIENCE_SECONDS, Api, eventually, prepare
 from opsdk.client import ClientConfig, HttpxTransport
 from opsdk.testing.apiserver import ApiServer
 
@@ -85,7 +85,7 @@ class Kubectl:
                 input=text,
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=PATIENCE_SECONDS,
                 check=False,
                 env={**os.environ, "KUBECACHEDIR": str(self._folder), "HOME": str(self._folder)},
             )
@@ -100,7 +100,7 @@ class Kubectl:
         environment = {**os.environ, "KUBECACHEDIR": str(self._folder), "HOME": str(self._folder)}
         async with await anyio.open_process(command, env=environment) as process:
             assert process.stdout is not None
-            with anyio.fail_after(60):
+            with anyio.fail_after(PATIENCE_SECONDS):
                 yield _lines(process.stdout)
             process.terminate()
 
@@ -334,16 +334,16 @@ async def test_wait_for_a_condition_a_value_and_a_delete(kubectl: Kubectl) -> No
     waited: list[Outcome] = []
 
     async def wait() -> None:
-        waited.append(await kubectl.ok("wait", "--for=condition=Ready", f"{WIDGETS}/a", "--timeout=30s"))
+        waited.append(await kubectl.ok("wait", "--for=condition=Ready", f"{WIDGETS}/a", "--timeout=90s"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(wait)
         await anyio.sleep(0.5)
         await kubectl.ok(*patch)
     assert waited[0].out == f"{name} condition met\n"
-    await kubectl.ok("wait", "--for=jsonpath={.spec.size}=3", f"{WIDGETS}/a", "--timeout=30s")
+    await kubectl.ok("wait", "--for=jsonpath={.spec.size}=3", f"{WIDGETS}/a", "--timeout=90s")
     await kubectl.ok("delete", WIDGETS, "a")
-    await kubectl.ok("wait", "--for=delete", f"{WIDGETS}/a", "--timeout=30s")
+    await kubectl.ok("wait", "--for=delete", f"{WIDGETS}/a", "--timeout=90s")
     outcome = await kubectl.run("wait", "--for=condition=Ready", f"{WIDGETS}/a", "--timeout=1s")
     assert outcome.code == 1
 
@@ -355,7 +355,7 @@ async def test_delete_waits_for_finalizers(kubectl: Kubectl) -> None:
     deleted: list[Outcome] = []
 
     async def delete() -> None:
-        deleted.append(await kubectl.ok("delete", WIDGETS, "a", "--timeout=30s"))
+        deleted.append(await kubectl.ok("delete", WIDGETS, "a", "--timeout=90s"))
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(delete)
@@ -376,8 +376,14 @@ async def test_delete_of_all_and_by_selector(kubectl: Kubectl) -> None:
 
 
 async def test_explain_reads_the_schema(kubectl: Kubectl) -> None:
-    text = (await kubectl.ok("explain", "widget.spec.color", f"--api-version={GROUP}/v1")).out
-    assert "FIELD: color <string>" in text
+    told: list[str] = []
+
+    async def is_explained() -> bool:  # the real server describes a new kind some time after it serves it
+        told.append((await kubectl.run("explain", "widget.spec.color", f"--api-version={GROUP}/v1")).out)
+        return bool(told[-1])
+
+    await eventually(is_explained)
+    assert "FIELD: color <string>" in told[-1]
     text = (await kubectl.ok("explain", "deployment.spec.replicas")).out
     assert "FIELD: replicas <integer>" in text
     assert "Number of desired pods." in text

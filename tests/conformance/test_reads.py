@@ -8,7 +8,7 @@ import json
 import anyio
 import pytest
 
-from conformance.harness import Api, config_map, widget
+from conformance.harness import Api, Body, config_map, eventually, widget
 
 pytestmark = pytest.mark.anyio
 
@@ -176,8 +176,13 @@ async def test_a_list_of_an_exact_version_shows_what_was(api: Api) -> None:
     await api.created("widgets", widget("b"))
     answer = await api.get("widgets", resourceVersion=before.version, resourceVersionMatch="Exact")
     assert answer.names == ["a"]
-    newer = await api.get("widgets", resourceVersion=before.version, resourceVersionMatch="NotOlderThan")
-    assert newer.names == ["a", "b"]
+
+    async def is_newer() -> bool:  # the real server's cache, which answers, may still lack the last write
+        newer = await api.get("widgets", resourceVersion=before.version, resourceVersionMatch="NotOlderThan")
+        assert newer.names in (["a"], ["a", "b"])
+        return newer.names == ["a", "b"]
+
+    await eventually(is_newer)
 
 
 async def test_an_old_exact_version_is_gone(api: Api) -> None:
@@ -254,7 +259,8 @@ async def test_a_watch_of_metadata_shows_every_change_and_nothing_but_metadata(a
         assert events[-1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
         await api.patch(resource, "a", {"metadata": {"labels": {"x": "y"}}})
         await api.delete(resource, "a")
-        events += [await watch.next(), await watch.next()]
+        while not any(event["type"] == "DELETED" for event in events):  # a bookmark may come in between
+            events.append(await watch.next())
     assert [event["type"] for event in events if event["object"]["metadata"].get("name") == "a"] == [
         "ADDED",
         "MODIFIED",
@@ -365,17 +371,21 @@ async def test_a_watch_ends_after_its_timeout(api: Api) -> None:
     started = anyio.current_time()
     async with api.watch("widgets", resourceVersion=version, timeoutSeconds=2) as watch:
         assert await watch.rest() == []
-    assert 1.5 <= anyio.current_time() - started <= 4
+    assert 1.5 <= anyio.current_time() - started <= 60  # unasked it would end after half an hour or more
 
 
 async def test_bookmarks_are_sent_before_a_watch_ends(api: Api) -> None:
     created = await api.created("widgets", widget("a"))
-    async with api.watch(
-        "widgets", resourceVersion=created.version, timeoutSeconds=4, allowWatchBookmarks="true"
-    ) as watch:
-        events = await watch.rest()
-    bookmarks = [event for event in events if event["type"] == "BOOKMARK"]
-    assert bookmarks
+    bookmarks: list[Body] = []
+
+    async def one_came() -> bool:  # the real server sends it two seconds before the end, or never, if it stood still
+        async with api.watch(
+            "widgets", resourceVersion=created.version, timeoutSeconds=4, allowWatchBookmarks="true"
+        ) as watch:
+            bookmarks.extend(event for event in await watch.rest() if event["type"] == "BOOKMARK")
+        return bool(bookmarks)
+
+    await eventually(one_came)
     found = bookmarks[-1]["object"]
     assert (found["kind"], found["apiVersion"]) == ("Widget", "conformance.example.com/v1")
     assert int(found["metadata"]["resourceVersion"]) >= int(created.version)

@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-import anyio
 import pytest
 import yaml
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap, Namespace
+from lightkube.resources.core_v1 import Namespace
 
 from conformance.client.widgets import StoredWidget
-from conformance.harness import new_name
+from conformance.harness import furnished, new_name
 from opsdk.client import ApiClient, ClientConfig, HttpxTransport, LeanTransport, Transport
 from opsdk.client.crds import install_crds
 from opsdk.testing.apiserver import ApiServer
@@ -129,8 +128,6 @@ async def site(
         namespace = new_name("client")
         await client.create(Namespace(metadata=ObjectMeta(name=namespace)))
         if where == "real":  # what a controller puts into each namespace is not to come in the middle of a test
-            with anyio.fail_after(60):
-                while await client.find(ConfigMap, "kube-root-ca.crt", namespace=namespace) is None:  # noqa: ASYNC110
-                    await anyio.sleep(0.02)
+            await furnished(client.raw.transport, namespace)
         yield Site(client=client, namespace=namespace, memory=memory, config=config, stack=stack)
         await client.delete(Namespace, namespace)

@@ -182,7 +182,7 @@ async def test_o03_a_deployment_written_through_a_narrow_struct_keeps_everything
     path = resource_of(Deployment).path(namespace=site.namespace)
     await site.client.raw.request("POST", path, body=msgspec.json.encode(deployment(site.namespace)))
     before = await document(site, Deployment, "d")
-    for _ in range(5):  # the deployment controller writes too
+    for _ in range(50):  # the deployment controller writes too, a few times
         try:
             if read == "get":
                 obj = await site.client.get(NarrowDeployment, "d", namespace=site.namespace)

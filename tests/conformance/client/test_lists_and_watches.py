@@ -13,6 +13,7 @@ from lightkube.resources.core_v1 import ConfigMap
 from conformance.client.conftest import IN_MEMORY, Site
 from conformance.client.objects import config_map, data_of, fields_of
 from conformance.client.widgets import WidgetSpec, WidgetStatus
+from conformance.harness import PATIENCE_SECONDS
 from opsdk.client import _lists
 from opsdk.errors import (
     GoneError,
@@ -110,14 +111,14 @@ async def test_a_watch_goes_on_from_a_list(site: Site) -> None:
         stored.data = {"k": "2"}
         await client.patch_from(base, stored)
         await client.delete(ConfigMap, "b", namespace=site.namespace)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             added, modified, deleted = [await anext(events) for _ in range(3)]
     assert isinstance(added, Added)
     assert isinstance(modified, Modified)
     assert isinstance(deleted, Deleted)
     assert [data_of(one.object) for one in (added, modified, deleted)] == [{"k": "1"}, {"k": "2"}, {"k": "2"}]
     if site.memory is not None:
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             while site.memory.open_watches:  # noqa: ASYNC110 - the server notices by itself
                 await anyio.sleep(0.01)
 
@@ -125,7 +126,7 @@ async def test_a_watch_goes_on_from_a_list(site: Site) -> None:
 async def test_a_watch_from_nowhere_begins_with_what_there_is_and_ends_when_the_server_says(site: Site) -> None:
     client = site.client
     await client.create(config_map(site, "a"))
-    with anyio.fail_after(10):
+    with anyio.fail_after(PATIENCE_SECONDS):
         async with client.watch(ConfigMap, namespace=site.namespace, timeout=timedelta(seconds=1)) as events:
             seen = [event async for event in events]
     added = [metadata_of(event.object).name for event in seen if isinstance(event, Added)]
@@ -140,7 +141,7 @@ async def test_a_watch_from_a_forgotten_version_is_gone(site: Site) -> None:
     await client.create(config_map(site, "a"))
     await client.delete(ConfigMap, "a", namespace=site.namespace)
     site.memory.compact()
-    with pytest.raises(GoneError), anyio.fail_after(5):
+    with pytest.raises(GoneError), anyio.fail_after(PATIENCE_SECONDS):
         async with client.watch(ConfigMap, namespace=site.namespace, resource_version=version) as events:
             await anext(events)
 
@@ -165,7 +166,7 @@ async def test_metadata_alone_is_read_listed_watched_and_patched(site: Site) -> 
     async with client.watch(partial, namespace=site.namespace, resource_version=found.resource_version) as events:
         patch = MergePatch({"metadata": {"labels": {"seen": "yes"}}})
         await client.patch(partial, "a", patch, namespace=site.namespace)
-        with anyio.fail_after(5):
+        with anyio.fail_after(PATIENCE_SECONDS):
             event = await anext(events)
             while not isinstance(event, Modified):
                 event = await anext(events)

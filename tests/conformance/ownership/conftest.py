@@ -11,7 +11,7 @@ from typing import final
 import pytest
 from lightkube.models.meta_v1 import ObjectMeta
 
-from conformance.harness import Api, eventually, new_name
+from conformance.harness import Api, eventually, furnished, is_served, new_name
 from conformance.ownership.children import OWN_CRDS, Anything, Gadget, Widget, WidgetSpec
 from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport
 from opsdk.models import resource_of
@@ -79,23 +79,17 @@ class Scene:
         return await self.others.find(kind, name, namespace=namespace) is None
 
 
-async def _is_served(api: Api, kind: type[KubeObject]) -> bool:
-    """Reading works a moment before writing does."""
-    info = resource_of(kind)
-    path = info.path(namespace=api.namespace if info.namespaced else None)
-    if (await api.call("GET", path)).status != 200:
-        return False
-    return (await api.call("POST", path, {"metadata": {"name": "Not A Name"}})).status != 404
-
-
 @pytest.fixture
 async def scene(api: Api) -> AsyncGenerator[Scene]:
     for crd in OWN_CRDS:
         await api.create("customresourcedefinitions", dict(crd))
     for kind in (Widget, Gadget):
-        await eventually(partial(_is_served, api, kind))
+        info = resource_of(kind)
+        await eventually(partial(is_served, api, info.path(namespace=api.namespace if info.namespaced else None)))
     elsewhere = new_name("elsewhere")
     await api.created("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": elsewhere}})
+    if api.server == "real":
+        await furnished(api.transport, elsewhere)
     tap = Tap(api.transport)
     yield Scene(
         client=ApiClient(tap, field_manager="the-operator"),

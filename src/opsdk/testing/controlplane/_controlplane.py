@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import secrets
 import shutil
@@ -14,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, final
@@ -30,6 +32,10 @@ from opsdk.types import JsonObject
 __all__ = ["ControlPlane"]
 
 _SERVICE_CIDR = "10.96.0.0/16"
+_ANSWER_SECONDS = 15
+_BUSY = frozenset({429, 503, 504})
+_PORTS = range(20_000, 30_000)  # below those that Linux and macOS hand out, and below Kubernetes' node ports
+_ATTEMPTS = 100
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -161,6 +167,8 @@ class ControlPlane:
         self.wait_ready()
         for crd in self._crds:
             self._install(crd)
+        for crd in self._crds:
+            self._wait("kube-apiserver", partial(self._is_discovered, crd))
         if self._with_controllers:
             self._run(
                 Process(
@@ -250,21 +258,37 @@ class ControlPlane:
             data=body,
             headers={"authorization": f"Bearer {self._admin_token}", "content-type": "application/json"},
         )
-        with opener.open(request, timeout=5) as answer:
+        with opener.open(request, timeout=_ANSWER_SECONDS) as answer:
             content: bytes = answer.read()
             return content
 
     def _install(self, crd: JsonObject) -> None:
-        body = json.dumps(crd).encode()
+        self._wait("kube-apiserver", partial(self._is_created, json.dumps(crd).encode()))
+        path = f"{_CRDS}/{msgspec.convert(crd, _Crd).metadata.name}"
+        self._wait("kube-apiserver", lambda: _established(self._get(path)))
+
+    def _is_created(self, body: bytes) -> bool:
         try:
-            created: JsonObject = json.loads(self._call(_CRDS, body))
+            self._call(_CRDS, body)
         except urllib.error.HTTPError as error:
+            if error.code == 409:  # created all the same by an attempt whose answer came too late
+                return True
+            if error.code in _BUSY:
+                return False
             msg = f"the API server refuses a CRD: {error.read().decode(errors='replace')}"
             raise ProcessFailedError(msg) from error
-        metadata = created["metadata"]
-        assert isinstance(metadata, dict)
-        name = str(metadata["name"])
-        self._wait("kube-apiserver", lambda: _established(self._get(f"{_CRDS}/{name}")))
+        except OSError:  # no answer in time
+            return False
+        return True
+
+    def _is_discovered(self, crd: JsonObject) -> bool:
+        """Whether clients that ask what there is are told of it, the controllers for one: later than it is served."""
+        spec = msgspec.convert(crd, _Crd).spec
+        return f'"{spec.group}"'.encode() in (self._get("/apis") or b"") and all(
+            f'"name":"{spec.names.plural}"'.encode() in (self._get(f"/apis/{spec.group}/{version.name}") or b"")
+            for version in spec.versions
+            if version.served
+        )
 
     def _write_credentials(self, folder: Path, authority: Authority) -> None:
         authority.issue(
@@ -369,10 +393,20 @@ def _base64(path: Path) -> str:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
+    """A free port that nobody else gets by chance while the API server starts, or is down to be started again.
+
+    So it is not one of those that the system hands out: to other servers, and to connections, one of which may even
+    be a client's to this very port, which then talks to itself.
+    """
+    for _ in range(_ATTEMPTS):
+        port = _PORTS.start + secrets.randbelow(len(_PORTS))
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    with socket.socket() as probe:  # a strange system
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        found: int = probe.getsockname()[1]
+        return found
 
 
 class _Condition(msgspec.Struct):
@@ -384,7 +418,28 @@ class _CrdStatus(msgspec.Struct):
     conditions: list[_Condition] | None = None  # a null in the first moment
 
 
+class _Metadata(msgspec.Struct):
+    name: str = ""
+
+
+class _Names(msgspec.Struct):
+    plural: str = ""
+
+
+class _Version(msgspec.Struct):
+    name: str
+    served: bool = False
+
+
+class _CrdSpec(msgspec.Struct):
+    group: str = ""
+    names: _Names = msgspec.field(default_factory=_Names)
+    versions: list[_Version] = msgspec.field(default_factory=list[_Version])
+
+
 class _Crd(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    spec: _CrdSpec = msgspec.field(default_factory=_CrdSpec)
     status: _CrdStatus = msgspec.field(default_factory=_CrdStatus)
 
 
