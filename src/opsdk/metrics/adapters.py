@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection
 from typing import Final, Literal, TypeAlias, final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from opsdk.metrics._families import Counts, Levels, Spreads
 from opsdk.metrics.census import UNKNOWN_STATE
 
 __all__ = [
@@ -63,11 +65,12 @@ class EventMeter:
 
 @final
 class RestClientMeter:
-    """Reports requests to the API server."""
+    """Reports requests to the API server. From any thread."""
 
-    def __init__(self, requests: Counter, seconds: Histogram) -> None:
+    def __init__(self, requests: Counts, seconds: Spreads) -> None:
         self._requests = requests
         self._seconds = seconds
+        self._lock = threading.Lock()
 
     def observe(self, *, verb: str, host: str, code: str, seconds: float) -> None:
         """Count one request.
@@ -80,8 +83,9 @@ class RestClientMeter:
         """
         verb = verb if verb in _VERBS else "OTHER"
         code = code if len(code) == 3 and code.isdigit() else "<error>"
-        self._requests.labels(code, verb, host).inc()
-        self._seconds.labels(verb, host).observe(seconds)
+        with self._lock:
+            self._requests.labels(code, verb, host).inc()
+            self._seconds.labels(verb, host).observe(seconds)
 
 
 @final
@@ -92,15 +96,15 @@ class ReconcileMeter:
         self,
         controller: str,
         *,
-        total: Counter,
-        errors: Counter,
-        terminal_errors: Counter,
-        panics: Counter,
-        timeouts: Counter,
-        seconds: Histogram,
-        max_concurrent: Gauge,
-        active_workers: Gauge,
-        self_triggers: Counter,
+        total: Counts,
+        errors: Counts,
+        terminal_errors: Counts,
+        panics: Counts,
+        timeouts: Counts,
+        seconds: Spreads,
+        max_concurrent: Levels,
+        active_workers: Levels,
+        self_triggers: Counts,
     ) -> None:
         # All results stand at zero from the start, so that a rate over the first error is seen.
         self._total = {result: total.labels(controller, result) for result in _RECONCILE_RESULTS}
@@ -158,7 +162,7 @@ class WorkQueueMeter:
     """Reports one workqueue; implements the queue's `WorkQueueMetrics`."""
 
     def __init__(
-        self, name: str, *, depth: Gauge, adds: Counter, retries: Counter, wait: Histogram, work: Histogram
+        self, name: str, *, depth: Levels, adds: Counts, retries: Counts, wait: Spreads, work: Spreads
     ) -> None:
         labels = (name, name)  # dashboards ask for either: controller-runtime names a queue after its controller
         self._depth = depth.labels(*labels)
@@ -199,8 +203,8 @@ class MachineMeter:
         *,
         transitions: Counter,
         dwell: Histogram,
-        passes: Counter,
-        seconds: Histogram,
+        passes: Counts,
+        seconds: Spreads,
         panics: Counter,
     ) -> None:
         self._kind = kind

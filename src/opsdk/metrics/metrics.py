@@ -33,6 +33,7 @@ from opsdk.metrics._collectors import (
     WorkInProgressCollector,
 )
 from opsdk.metrics._exposition import Exposition
+from opsdk.metrics._families import Counts, Levels, Spreads
 from opsdk.metrics.adapters import (
     EventMeter,
     LeaderMeter,
@@ -74,56 +75,56 @@ class Metrics:
         self._shards = ShardCollector()
         registry.register(self._shards)
 
-        self._reconcile_total = Counter(
+        self._reconcile_total = Counts(
             "controller_runtime_reconcile_total",
             "Reconciliations per controller and result.",
             ["controller", "result"],
             registry=registry,
         )
-        self._reconcile_errors = Counter(
+        self._reconcile_errors = Counts(
             "controller_runtime_reconcile_errors_total",
             "Reconciliations that failed, per controller.",
             ["controller"],
             registry=registry,
         )
-        self._terminal_errors = Counter(
+        self._terminal_errors = Counts(
             "controller_runtime_terminal_reconcile_errors_total",
             "Reconciliations that failed and are not retried, per controller.",
             ["controller"],
             registry=registry,
         )
-        self._reconcile_panics = Counter(
+        self._reconcile_panics = Counts(
             "controller_runtime_reconcile_panics_total",
             "Reconciliations that raised something unexpected, per controller.",
             ["controller"],
             registry=registry,
         )
-        self._reconcile_timeouts = Counter(
+        self._reconcile_timeouts = Counts(
             "controller_runtime_reconcile_timeouts_total",
             "Reconciliations that ran past their timeout, per controller.",
             ["controller"],
             registry=registry,
         )
-        self._reconcile_time = Histogram(
+        self._reconcile_time = Spreads(
             "controller_runtime_reconcile_time_seconds",
             "How long a reconciliation takes, per controller.",
             ["controller"],
             buckets=RECONCILE_SECONDS,
             registry=registry,
         )
-        self._max_concurrent = Gauge(
+        self._max_concurrent = Levels(
             "controller_runtime_max_concurrent_reconciles",
             "How many reconciliations may run at once, per controller.",
             ["controller"],
             registry=registry,
         )
-        self._active_workers = Gauge(
+        self._active_workers = Levels(
             "controller_runtime_active_workers",
             "How many reconciliations run now, per controller.",
             ["controller"],
             registry=registry,
         )
-        self._self_triggers = Counter(
+        self._self_triggers = Counts(
             "opsdk_self_triggers_total",
             "Objects found whose every reconcile causes the next one, per controller.",
             ["controller"],
@@ -131,19 +132,19 @@ class Metrics:
         )
 
         queue_labels = ["name", "controller"]
-        self._queue_depth = Gauge("workqueue_depth", "Keys that wait.", queue_labels, registry=registry)
-        self._queue_adds = Counter("workqueue_adds_total", "Keys that were added.", queue_labels, registry=registry)
-        self._queue_retries = Counter(
+        self._queue_depth = Levels("workqueue_depth", "Keys that wait.", queue_labels, registry=registry)
+        self._queue_adds = Counts("workqueue_adds_total", "Keys that were added.", queue_labels, registry=registry)
+        self._queue_retries = Counts(
             "workqueue_retries_total", "Keys that were added again with backoff.", queue_labels, registry=registry
         )
-        self._queue_wait = Histogram(
+        self._queue_wait = Spreads(
             "workqueue_queue_duration_seconds",
             "How long a key waits before it is worked on.",
             queue_labels,
             buckets=WORKQUEUE_SECONDS,
             registry=registry,
         )
-        self._queue_work = Histogram(
+        self._queue_work = Spreads(
             "workqueue_work_duration_seconds",
             "How long a key is worked on.",
             queue_labels,
@@ -151,13 +152,13 @@ class Metrics:
             registry=registry,
         )
 
-        self._requests = Counter(
+        self._requests = Counts(
             "rest_client_requests_total",
             "Requests to the API server, by status code, method and host.",
             ["code", "method", "host"],
             registry=registry,
         )
-        self._request_time = Histogram(
+        self._request_time = Spreads(
             "rest_client_request_duration_seconds",
             "How long a request to the API server takes, by verb and host.",
             ["verb", "host"],
@@ -193,13 +194,13 @@ class Metrics:
             buckets=DWELL_SECONDS,
             registry=registry,
         )
-        self._passes = Counter(
+        self._passes = Counts(
             "opsdk_state_machine_passes_total",
             "Passes of the state machine, by kind and result.",
             ["kind", "result"],
             registry=registry,
         )
-        self._pass_time = Histogram(
+        self._pass_time = Spreads(
             "opsdk_state_machine_pass_seconds",
             "How long a pass of the state machine takes.",
             ["kind"],
