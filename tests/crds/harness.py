@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import new_class
 from typing import Any, TypeAlias, final
+
+import anyio
 
 from opsdk.client import ApiClient, HttpRequest, install_crds
 from opsdk.client._apply_body import apply_body
@@ -16,7 +18,7 @@ from opsdk.errors import NotFoundError
 from opsdk.models import CustomResource, Model, crd_manifest, resource_of
 from opsdk.protocols import KubeObject
 
-__all__ = ["CRDS", "GROUP", "Body", "Server", "kind_of", "new_kind_name"]
+__all__ = ["CRDS", "GROUP", "Body", "Server", "eventually", "kind_of", "new_kind_name"]
 
 GROUP = "crds.example.com"
 Body: TypeAlias = dict[str, Any]
@@ -36,6 +38,13 @@ def kind_of(spec: type[Model], status: type[Model] | None = None, **keywords: An
     kind: Any = new_class("Kind", (parameters,), given)
     found: type[CustomResource[Any, Any]] = kind
     return found
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what a real server does a moment after it was asked to, and the one in memory at once."""
+    with anyio.fail_after(120):
+        while not await holds():  # noqa: ASYNC110 - the server cannot tell us
+            await anyio.sleep(0.1)
 
 
 @final

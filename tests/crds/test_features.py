@@ -9,7 +9,7 @@ from lightkube.models.core_v1 import PodTemplateSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from pydantic import Field
 
-from crds.harness import GROUP, Body, Server, kind_of, new_kind_name
+from crds.harness import GROUP, Body, Server, eventually, kind_of, new_kind_name
 from opsdk.errors import BadRequestError, InvalidError, NotFoundError
 from opsdk.models import (
     Cel,
@@ -353,8 +353,15 @@ async def test_names_columns_status_and_scale_are_served(server: Server) -> None
     assert len(chosen["items"]) == 1
     with pytest.raises(BadRequestError):
         await server.read(info.path(), query=[("fieldSelector", "spec.replicas=1")])
-    discovery = await server.read(f"/apis/{GROUP}/v1")
-    (entry,) = [each for each in discovery["resources"] if each["name"] == info.plural]
+    entries: list[Body] = []
+
+    async def is_discovered() -> bool:  # later than it is served
+        discovery = await server.read(f"/apis/{GROUP}/v1")
+        entries[:] = [each for each in discovery["resources"] if each["name"] == info.plural]
+        return bool(entries)
+
+    await eventually(is_discovered)
+    (entry,) = entries
     assert entry["shortNames"] == [short]
     assert entry["categories"] == ["all"]
     assert entry["singularName"] == name.lower()

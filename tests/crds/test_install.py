@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, final
 
-import anyio
 import pytest
 from pydantic import Field, create_model
 
-from crds.harness import CRDS, GROUP, Server, kind_of, new_kind_name
-from opsdk.client import ApiClient, install_crds
+from crds.harness import CRDS, GROUP, Server, eventually, kind_of, new_kind_name
+from opsdk.client import ApiClient, HttpRequest, HttpResponse, HttpStream, Transport, install_crds
 from opsdk.errors import (
     ConflictError,
     CrdChangeError,
@@ -22,6 +23,7 @@ from opsdk.errors import (
     NotFoundError,
 )
 from opsdk.models import CustomResource, ListMap, Model, Nullable, PreserveUnknown, crd_manifest, resource_of
+from opsdk.types import JsonObject
 
 pytestmark = pytest.mark.anyio
 
@@ -191,7 +193,13 @@ async def test_a_field_that_becomes_required_is_refused_unless_it_has_a_default(
     with pytest.raises(CrdChangeError, match=r"spec\.value: required now"):
         await install_crds(server.client, kind_of(with_field(str, ...), kind=name))
     await install_crds(server.client, kind_of(with_field(str, "x"), kind=name))
-    assert (await server.get(old))["spec"] == {"value": "x"}
+
+    async def has_the_default() -> bool:  # a server that serves a kind already takes a moment to serve the new schema
+        spec = (await server.get(old))["spec"]
+        assert spec in ({}, {"value": "x"})
+        return bool(spec)
+
+    await eventually(has_the_default)
     await server.forget(old)
 
 
@@ -298,6 +306,57 @@ async def test_fields_that_another_manager_owns_are_taken_over_only_on_demand(se
     await server.forget(new)
 
 
+@final
+class _MeddledWith:
+    """A transport under which somebody writes a CRD each time before a write of ours gets there, a few times."""
+
+    def __init__(self, inner: Transport, patch: JsonObject, times: int) -> None:
+        self._inner = inner
+        self._patch = patch
+        self._times = times
+
+    async def request(self, request: HttpRequest, /) -> HttpResponse:
+        if request.method == "PATCH" and self._times:
+            self._times -= 1
+            patch = {"metadata": {"annotations": {"n": str(self._times)}}, **self._patch}
+            body, headers = json.dumps(patch).encode(), {"content-type": "application/merge-patch+json"}
+            meddling = HttpRequest(method="PATCH", path=request.path, headers=headers, body=body)
+            assert (await self._inner.request(meddling)).status == 200
+        return await self._inner.request(request)
+
+    @asynccontextmanager
+    async def stream(self, request: HttpRequest, /) -> AsyncGenerator[HttpStream]:
+        async with self._inner.stream(request) as stream:
+            yield stream
+
+    async def aclose(self) -> None:
+        """The transport below belongs to the fixture."""
+
+
+async def test_a_crd_that_is_written_but_not_changed_meanwhile_is_installed(server: Server) -> None:
+    """As its status is by the server while it is new, which another replica has just installed."""
+    name = new_kind_name()
+    old, new = kind_of(Spec, kind=name), kind_of(Wider, kind=name)
+    await install_crds(server.client, old)
+    client = ApiClient(_MeddledWith(server.client.raw.transport, {}, times=2))
+    (installed,) = await install_crds(client, new)
+    assert len(installed.changes) == 2
+    assert (await server.crd(installed.name))["metadata"]["annotations"] == {"n": "0"}
+    await server.forget(new)
+
+
+async def test_a_crd_that_somebody_changes_meanwhile_is_a_conflict(server: Server) -> None:
+    name = new_kind_name()
+    old, new = kind_of(Spec, kind=name), kind_of(Wider, kind=name)
+    await install_crds(server.client, old)
+    change = {"spec": {"names": {"categories": ["all"]}}}
+    client = ApiClient(_MeddledWith(server.client.raw.transport, change, times=1))
+    with pytest.raises(ConflictError, match="has been modified"):
+        await install_crds(client, new)
+    assert "color" not in json.dumps(await server.crd(name_of_crd(old)))
+    await server.forget(old)
+
+
 async def test_a_dry_run_stores_nothing_and_waits_for_nothing(server: Server) -> None:
     kind = kind_of(Spec)
     (installed,) = await install_crds(server.client, kind, dry_run=True)
@@ -339,7 +398,7 @@ async def test_a_kind_whose_names_are_taken_is_told_so(server: Server) -> None:
     await install_crds(server.client, first)
     second = kind_of(Spec, kind=resource_of(first).kind, plural=f"{resource_of(first).plural}x")
     with pytest.raises(CrdNotEstablishedError, match="names are not accepted"):
-        await install_crds(server.client, second, timeout=timedelta(seconds=20))
+        await install_crds(server.client, second, timeout=timedelta(seconds=90))
     await server.forget(first, second)
 
 
@@ -348,14 +407,15 @@ async def test_names_that_become_free_go_to_the_kind_that_waits_for_them(server:
     await install_crds(server.client, first)
     second = kind_of(Spec, kind=resource_of(first).kind, plural=f"{resource_of(first).plural}x")
     with pytest.raises(CrdNotEstablishedError, match="is already in use"):
-        await install_crds(server.client, second, timeout=timedelta(seconds=1))
+        await install_crds(server.client, second, timeout=timedelta(seconds=90))
     await server.forget(first)
-    with anyio.fail_after(60):
-        while True:  # a real server takes a moment to see that they are free
-            try:
-                await install_crds(server.client, second)
-            except CrdNotEstablishedError:
-                await anyio.sleep(0.2)
-            else:
-                break
+
+    async def gets_them() -> bool:  # a real server takes a moment to see that they are free
+        try:
+            await install_crds(server.client, second)
+        except CrdNotEstablishedError:
+            return False
+        return True
+
+    await eventually(gets_them)
     await server.forget(second)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final, final
 
@@ -12,7 +12,14 @@ import anyio
 from opsdk.client._apply_body import apply_body
 from opsdk.client._writes import document_of
 from opsdk.client.api import ApiClient
-from opsdk.errors import ApiStatusError, CrdChangeError, CrdNotEstablishedError, ForbiddenError, NotFoundError
+from opsdk.errors import (
+    ApiStatusError,
+    ConflictError,
+    CrdChangeError,
+    CrdNotEstablishedError,
+    ForbiddenError,
+    NotFoundError,
+)
 from opsdk.models import ResourceInfo, crd_losses, crd_manifests
 from opsdk.patches import describe_difference
 from opsdk.protocols import KubeObject
@@ -69,7 +76,7 @@ async def install_crds(
     """Install the CRDs of the classes by server-side apply, and wait until the server serves them.
 
     *Flow*: all CRDs are read and compared; if one of them would lose data, nothing is written. Then each is applied,
-    on the condition that it is still as it was read, and waited for.
+    on the condition that nobody has changed it since it was read, and waited for.
 
     *Guarantees*
 
@@ -93,7 +100,7 @@ async def install_crds(
     Raises:
         CrdChangeError: Objects may lose data; says what, with the whole difference. Nothing was written.
         CrdNotEstablishedError: The server does not serve a CRD: its names are taken, it is being deleted, or too slow.
-        ConflictError: Another manager owns a field, or somebody else has just written the CRD.
+        ConflictError: Another manager owns a field, or somebody else has just changed the CRD.
         InvalidError: The server refuses a CRD.
         CrdSchemaError: A model has no structural schema.
     """
@@ -161,6 +168,28 @@ def _served(crd: JsonObject) -> list[ResourceInfo]:
 
 
 async def _apply(client: ApiClient, plan: _Plan, *, force: bool, dry_run: bool) -> None:
+    """Write what was planned, on top of what was compared.
+
+    While a CRD is new the server itself writes its status, again and again: that is no conflict, and another replica
+    that installs the same at the same time is not to see one.
+    """
+    while True:
+        try:
+            return await _write(client, plan, force=force, dry_run=dry_run)
+        except ConflictError:
+            fresh = await _read(client, plan.name)
+            if fresh is None or not _only_status_is_newer(plan.found, fresh):
+                raise
+            plan = replace(plan, found=fresh)
+
+
+def _only_status_is_newer(found: JsonObject | None, fresh: JsonObject) -> bool:
+    if found is None or _member(found, "metadata", "resourceVersion") == _member(fresh, "metadata", "resourceVersion"):
+        return False
+    return all(_member(found, "metadata", key) == _member(fresh, "metadata", key) for key in ("uid", "generation"))
+
+
+async def _write(client: ApiClient, plan: _Plan, *, force: bool, dry_run: bool) -> None:
     query = [("fieldManager", client.field_manager)]
     if force:
         query.append(("force", "true"))
