@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Final, Generic, Literal, assert_never, final
 
 import msgspec
@@ -17,7 +16,7 @@ from opsdk.client._status import conflict
 from opsdk.client.raw import RawClient
 from opsdk.errors import ApiProtocolError, ObjectError
 from opsdk.models import Codec, CustomResource, ResourceInfo, codec_of, is_metadata_only, metadata_of, resource_of
-from opsdk.patches import merge_difference, overlay, same
+from opsdk.patches import Members, decoded, differing, members_of, overlay, overlay_difference, same
 from opsdk.protocols import KubeObject, Snapshot
 from opsdk.types import Json, JsonObject, JsonPatch, MergePatch, Patch, StrategicMergePatch
 
@@ -26,6 +25,9 @@ __all__ = ["Writes", "document_of"]
 T = TypeVar("T", bound=KubeObject)
 
 Subresource = Literal["status"]
+
+_TYPE: Final = frozenset({"apiVersion", "kind"})
+_TYPE_AND_STATUS: Final = _TYPE | {"status"}
 
 # What the server decides. It is no part of a difference: a write of ours to the object in hand has moved it.
 _SERVER_OWNED: Final = frozenset(
@@ -55,6 +57,15 @@ def document_of(raw: bytes, what: str) -> dict[str, Json]:
     if not isinstance(document, Mapping):
         raise ApiProtocolError(f"{what}: the document is no JSON object")
     return dict(document)
+
+
+def _members_of_answer(raw: bytes, what: str) -> Members:
+    try:
+        return members_of(raw)
+    except msgspec.ValidationError as error:
+        raise ApiProtocolError(f"{what}: the document is no JSON object") from error
+    except msgspec.MsgspecError as error:
+        raise ApiProtocolError(f"{what}: the document is not JSON: {error}") from error
 
 
 def _check_patch(patch: object) -> None:
@@ -97,9 +108,17 @@ def _members(value: Json) -> JsonObject:
     return value if isinstance(value, Mapping) else {}
 
 
+def _part(members: Members, names: Iterable[str]) -> JsonObject:
+    """Some members of a document, without what the server decides."""
+    part = decoded(members, names)
+    if "metadata" in part:
+        metadata = _members(part["metadata"])
+        part["metadata"] = {name: value for name, value in metadata.items() if name not in _SERVER_OWNED}
+    return part
+
+
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target(Generic[T]):
+class _Target(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """The object that a write is about."""
 
     info: ResourceInfo
@@ -116,8 +135,7 @@ class _Target(Generic[T]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Writes:
+class Writes(msgspec.Struct, frozen=True, kw_only=True):
     """Sends writes to objects, or to their subresource.
 
     Args:
@@ -253,10 +271,12 @@ class Writes:
         typed = self.typed(target.codec, obj)
         if typed == base.typed:
             return None
-        first = document_of(base.typed, target.what)
-        self._refuse_another_object(target, first)
-        before = self._part(target, first)
-        after = self._part(target, document_of(typed, target.what))
+        first, last = members_of(base.typed), members_of(typed)
+        names = differing(first, last)
+        if "metadata" in names:
+            self._refuse_another_object(target, first)
+        names = self._written(target, names)
+        before, after = _part(first, names), _part(last, names)
         if same(before, after):
             return None
         version = target.metadata.resourceVersion
@@ -270,8 +290,8 @@ class Writes:
             raw = base.document
         if raw is None:
             raw = await self._fetch(target)
-        document = self._part(target, document_of(raw, target.what))
-        difference = merge_difference(document, overlay(document, before, after))
+        document = _part(_members_of_answer(raw, target.what), names)
+        difference = overlay_difference(document, before, after)
         if not difference:
             return None
         precondition: dict[str, Json] = {"resourceVersion": version}
@@ -344,22 +364,16 @@ class Writes:
         self.documents.put(uid, version, raw)
         return raw
 
-    def _part(self, target: _Target[T], document: JsonObject) -> JsonObject:
-        """What of a document this writer writes."""
+    def _written(self, target: _Target[T], names: Iterable[str]) -> list[str]:
+        """Which of these members this writer writes."""
         if self.subresource is not None:
-            return {"status": document["status"]} if "status" in document else {}
-        left_out = {"apiVersion", "kind", "metadata"}
-        if target.main_endpoint_ignores_status:
-            left_out.add("status")
-        part = {name: value for name, value in document.items() if name not in left_out}
-        part["metadata"] = {
-            name: value for name, value in _members(document.get("metadata")).items() if name not in _SERVER_OWNED
-        }
-        return part
+            return [name for name in names if name == self.subresource]
+        left_out = _TYPE_AND_STATUS if target.main_endpoint_ignores_status else _TYPE
+        return [name for name in names if name not in left_out]
 
     @staticmethod
-    def _refuse_another_object(target: _Target[T], first: JsonObject) -> None:
-        metadata = _members(first.get("metadata"))
+    def _refuse_another_object(target: _Target[T], first: Members) -> None:
+        metadata = _members(decoded(first, ["metadata"]).get("metadata"))
         for field, now in (("name", target.metadata.name), ("namespace", target.metadata.namespace)):
             then = metadata.get(field)
             if then is not None and then != now:

@@ -44,6 +44,8 @@ async def add_finalizers(client: ReaderWriter, obj: KubeObject, *finalizers: str
         ConflictError: It kept changing, is being deleted by now, or is another incarnation.
         NotFoundError: It is gone.
     """
+    if not finalizers:
+        return False
     return await _edit(
         client, obj, lambda present: [*present, *(name for name in finalizers if name not in present)], adds=True
     )

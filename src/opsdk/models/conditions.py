@@ -16,6 +16,8 @@ from opsdk.types import ConditionStatus
 
 __all__ = ["MAX_MESSAGE", "find_condition", "is_condition_true", "set_condition"]
 
+_STATUSES = get_args(ConditionStatus)
+
 MAX_MESSAGE = 32768
 """The longest message that the API takes, in characters."""
 
@@ -60,12 +62,12 @@ def set_condition(
     """
     if not CONDITION_TYPE.fullmatch(type) or len(type) > 316:
         raise ValueError(f"condition type {type!r} must be a CamelCase word, such as Ready or example.com/Ready")
-    if status not in get_args(ConditionStatus):
+    if status not in _STATUSES:
         raise ValueError(f"condition {type}: status {status!r} must be one of True, False and Unknown (as text)")
     if not REASON.fullmatch(reason) or len(reason) > 1024:
         raise ValueError(f"condition {type}: reason {reason!r} must be one CamelCase word, such as Synced")
     message = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…"
-    moment = to_second(clock.now() if now is None else now)
+    moment = None if now is None else to_second(now)
     existing = find_condition(conditions, type)
     if existing is None:
         added = Condition(
@@ -73,7 +75,7 @@ def set_condition(
             status=status,
             reason=reason,
             message=message,
-            lastTransitionTime=moment,
+            lastTransitionTime=moment or to_second(clock.now()),
             observedGeneration=observed_generation,
         )
         conditions.append(added)
@@ -82,7 +84,7 @@ def set_condition(
     changed = False
     if existing.status != status:
         existing.status = status
-        existing.lastTransitionTime = moment
+        existing.lastTransitionTime = moment or to_second(clock.now())
         changed = True
     if existing.reason != reason:
         existing.reason = reason

@@ -59,7 +59,8 @@ def request_of(obj: KubeObject) -> Request:
     Raises:
         ObjectError: It has no name.
     """
-    return Request(name_of(obj), metadata_of(obj).namespace or None)
+    metadata = metadata_of(obj)
+    return Request(metadata.name or name_of(obj), metadata.namespace or None)
 
 
 def owner_reference_to(obj: KubeObject, controller: bool = True, block: bool = True) -> OwnerReference:  # noqa: FBT001, FBT002 - Kubernetes' own two flags

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar, final
+
+import msgspec
 
 from opsdk.errors import ConflictError, NotFoundError, ObjectError
 from opsdk.models import ResourceInfo, request_of, view_of
@@ -30,8 +31,7 @@ _logger = logging.getLogger("opsdk.ownership")
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """How children are read and written.
 
     Args:
@@ -85,8 +85,7 @@ class Children(Protocol[CR_contra]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypedChildren(Generic[CR, Child]):
+class TypedChildren(msgspec.Struct, Generic[CR, Child], frozen=True, kw_only=True):
     """The children of one kind. The arguments are those of `For`."""
 
     binding: Binding
@@ -102,9 +101,9 @@ class TypedChildren(Generic[CR, Child]):
     adopt: bool
     recreate: bool
     # Changes that the server took and that changed nothing: an `update` that takes away what the server fills in.
-    futile: Marks = field(default_factory=Marks)
+    futile: Marks = msgspec.field(default_factory=Marks)
     # What was applied, and found to own nothing besides.
-    applied: Marks = field(default_factory=Marks)
+    applied: Marks = msgspec.field(default_factory=Marks)
 
     def begin(self, cr: CR, owner: Owner, /) -> TypedPass[CR, Child]:
         """See `Children`."""
@@ -163,7 +162,10 @@ class TypedChildren(Generic[CR, Child]):
             # owner, whose kind it does know.
             await self.binding.fresh.find(self.binding.owners, owner.request.name, namespace=owner.request.namespace)
             return []
-        return sorted(filter(owner.owns, found), key=lambda child: str(request_of(child)))
+        ours = [child for child in found if owner.owns(child)]
+        if len(ours) > 1:
+            ours.sort(key=lambda child: str(request_of(child)))
+        return ours
 
     async def delete(self, owner: Owner, child: KubeObject, /) -> None:
         """See `Children`."""

@@ -11,14 +11,14 @@ resource amounts are not such maps: controllers and the server put entries of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Final, cast, final
 
 import msgspec
-from pydantic import BaseModel
 
+from opsdk.models.families import is_model
 from opsdk.ownership._spelling import Path, is_blank, root_of, same_leaf
 from opsdk.patches import identities, is_array, is_object, same
 from opsdk.types import Json, JsonObject
@@ -36,16 +36,20 @@ class Parts:
 
     def __init__(self, obj: object) -> None:
         self._known: dict[int, object] = {}  # keeps them alive, so that no identity is used twice
-        self._collect(obj)
+        if _is_container(obj):
+            self._collect(obj)
 
     def _collect(self, part: object) -> None:
-        if _is_container(part) and id(part) not in self._known:
+        if id(part) not in self._known:
             self._known[id(part)] = part
-            for _, inner in _members(part):
-                self._collect(inner)
+            for inner in _values(part):
+                if _is_container(inner):
+                    self._collect(inner)
 
     def intended(self, before: JsonObject, after: JsonObject, obj: object) -> JsonObject:
         """The document that `update` means.
+
+        Members that are the same in both may be left out of both, but for apiVersion.
 
         Args:
             before: The object's document before `update` ran.
@@ -53,7 +57,7 @@ class Parts:
             obj: What it returned.
         """
         result = self._object(before, after, obj, root_of(before))
-        if id(obj) in self._known:
+        if id(obj) in self._known or (_METADATA not in before and _METADATA not in after):
             return result
         # Metadata made from scratch does not say that the server's part of it is to go.
         return {**result, _METADATA: {**_object_at(before, _METADATA), **_object_at(result, _METADATA)}}
@@ -109,7 +113,7 @@ _SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None), datetime}
 
 
 def _is_container(part: object) -> bool:
-    return type(part) not in _SCALARS and isinstance(part, msgspec.Struct | BaseModel | Mapping | list | tuple)
+    return type(part) not in _SCALARS and (isinstance(part, (msgspec.Struct, list, tuple, Mapping)) or is_model(part))
 
 
 @cache  # reading annotations costs far more than reading values
@@ -122,7 +126,7 @@ def _members(part: object) -> Iterator[tuple[str, object]]:
     if isinstance(part, msgspec.Struct):
         for name, encoded in _fields(type(part)):
             yield encoded, getattr(part, name)
-    elif isinstance(part, BaseModel):
+    elif is_model(part):
         for name, info in type(part).model_fields.items():
             yield info.serialization_alias or info.alias or name, getattr(part, name)
         yield from (part.model_extra or {}).items()
@@ -132,6 +136,17 @@ def _members(part: object) -> Iterator[tuple[str, object]]:
     elif isinstance(part, list | tuple):
         for index, inner in enumerate(cast("Sequence[object]", part)):
             yield str(index), inner
+
+
+def _values(part: object) -> Iterable[object]:
+    """The same without names. Every pass looks at every part of every child, so this is to be cheap."""
+    if isinstance(part, msgspec.Struct):
+        return msgspec.structs.astuple(part)
+    if type(part) is list:
+        return cast("list[object]", part)
+    if type(part) is dict:
+        return cast("dict[object, object]", part).values()
+    return [inner for _, inner in _members(part)]
 
 
 def _object_at(document: JsonObject, name: str) -> JsonObject:

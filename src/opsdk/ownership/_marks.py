@@ -27,6 +27,10 @@ class Marks:
         """Whether these are the documents that were marked last for the child."""
         return self._seen.get(view_of(child).uid or "") == _digest(documents)
 
+    def knows(self, child: KubeObject) -> bool:
+        """Whether any documents are marked for the child: mostly there are none, and `has` need not be asked."""
+        return view_of(child).uid in self._seen
+
     def add(self, child: KubeObject, *documents: JsonObject) -> None:
         """Mark them, in place of others."""
         uid = view_of(child).uid or ""

@@ -32,6 +32,7 @@ from opsdk.ownership._intent import Parts
 from opsdk.ownership._spelling import equivalent
 from opsdk.ownership._steps import Step
 from opsdk.ownership._wanted import Owner, Wanted, belongs_to_nobody, describe_owner
+from opsdk.patches import decoded, differing, members_of
 from opsdk.protocols import KubeObject, Snapshot
 from opsdk.types import Json, JsonObject, Request, Result
 
@@ -48,6 +49,8 @@ Conflict: TypeAlias = ChildConflictError | FieldConflictError
 
 WAIT: Final = timedelta(seconds=5)
 """How long to wait for a child that is on its way out, or not ready. Both end with an event, for whoever watches."""
+
+_TYPE: Final = ("apiVersion", "kind")
 
 _SOON: Final = timedelta(milliseconds=200)
 _NAMESPACE_GONE: Final = timedelta(seconds=30)
@@ -202,7 +205,7 @@ class TypedPass(Generic[CR, Child]):
         return Step(
             action="create",
             request=request,
-            after=_document(codec_of(self._kind).encode(child)),
+            after=partial(self._document, child),
             becomes_ready=partial(self._children.judge, child),
             run=partial(self._create, request, child),
         )
@@ -237,24 +240,36 @@ class TypedPass(Generic[CR, Child]):
         version = view_of(existing).resourceVersion
         parts = Parts(existing)
         changed = self._identified(request, existing if update is None else self._updated(request, existing, update))
-        typed = codec_of(self._kind).encode(changed)
+        codec = codec_of(self._kind)
+        typed = codec.encode(changed)
         if typed == base.typed:  # most passes find everything as it should be
             return None
-        before = _document(base.typed)
-        after: JsonObject = _document(typed)
+        first, last = members_of(base.typed), members_of(typed)
+        names = differing(first, last)
+        before: JsonObject = decoded(first, [*_TYPE, *names])
+        after: JsonObject = decoded(last, [*_TYPE, *names])
         if changed is existing or view_of(changed).resourceVersion != version:
-            after = parts.intended(before, after, changed)
-            changed = codec_of(self._kind).decode(msgspec.json.encode(after))
-        if equivalent(before, after) or self._children.futile.has(existing, before, after):
+            intended = parts.intended(before, after, changed)
+            if intended != after:
+                rest = decoded(last, last.keys() - names)
+                changed = codec.decode(msgspec.json.encode({**rest, **intended}))
+            after = intended
+        if equivalent(before, after):
+            return None
+        if self._children.futile.knows(existing) and self._is_futile(existing, base, changed):
             return None
         return Step(
             action="change" if ours else "adopt",
             request=request,
-            before=before,
-            after=after,
+            before=partial(_document, base.typed),
+            after=partial(self._document, changed),
             becomes_ready=partial(self._children.judge, changed),
-            run=partial(self._write, request, existing, partial(self._patch, base, before, after, changed, version)),
+            run=partial(self._write, request, existing, partial(self._patch, base, changed, version)),
         )
+
+    def _is_futile(self, existing: Child, base: Snapshot[Child], changed: Child) -> bool:
+        """Whether the server has taken this very change before, and nothing had changed."""
+        return self._children.futile.has(existing, _document(base.typed), self._document(changed))
 
     def _updated(self, request: Request, existing: Child, update: Callable[[CR, Child], Child]) -> Child:
         changed = update(self._cr, existing)
@@ -289,8 +304,8 @@ class TypedPass(Generic[CR, Child]):
         return Step(
             action="change" if ours else "adopt",
             request=request,
-            before=application.before,
-            after=application.after,
+            before=lambda: application.before,
+            after=lambda: application.after,
             given_up=application.given_up,
             becomes_ready=partial(self._children.judge, existing),
             run=partial(self._write, request, existing, partial(self._apply, child, application)),
@@ -377,12 +392,10 @@ class TypedPass(Generic[CR, Child]):
                 _logger.info("%s: changed %s %s", self._owner, self.info.kind, request)
             self._note(existing if stored is None else stored)
 
-    async def _patch(
-        self, base: Snapshot[Child], before: JsonObject, after: JsonObject, changed: Child, version: str | None
-    ) -> Child | None:
+    async def _patch(self, base: Snapshot[Child], changed: Child, version: str | None) -> Child | None:
         stored = await self._client.patch_from(base, changed)
         if stored is not None and view_of(stored).resourceVersion == version:
-            self._children.futile.add(stored, before, after)
+            self._children.futile.add(stored, _document(base.typed), self._document(changed))
         return stored
 
     async def _apply(self, child: Child, application: Application[Child]) -> Child:
@@ -390,6 +403,9 @@ class TypedPass(Generic[CR, Child]):
         stored = await apply_child(self._client, child, application, manager=manager, force=self._children.force)
         self._children.applied.add(stored, application.desired)
         return stored
+
+    def _document(self, child: Child) -> dict[str, Json]:
+        return _document(codec_of(self._kind).encode(child))
 
     async def _refused(self, request: Request, existing: Child, error: InvalidError) -> None:
         """Decide what becomes of a change that the server will never take."""

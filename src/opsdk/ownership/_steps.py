@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, final
+
+import msgspec
 
 from opsdk.models import ResourceInfo
 from opsdk.ownership.plan import PlannedAction, PlannedChange
@@ -20,16 +21,15 @@ _KEPT: Final = ("name", "namespace", "annotations", "finalizers", "labels", "own
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """What is to become of one child.
 
     Args:
         action: What.
         request: Its name.
         reason: Why nothing can be done now.
-        before: Its document as it is.
-        after: Its document as it is to be.
+        before: Makes its document as it is; None: there is none.
+        after: Makes its document as it is to be.
         given_up: The fields that we applied once and do not want any more.
         becomes_ready: Whether it would be ready then, as far as that can be told before.
         run: Does it; None: nothing can be done now.
@@ -38,15 +38,15 @@ class Step:
     action: PlannedAction
     request: Request
     reason: str = ""
-    before: JsonObject | None = None
-    after: JsonObject | None = None
+    before: Callable[[], JsonObject] | None = None
+    after: Callable[[], JsonObject] | None = None
     given_up: tuple[str, ...] = ()
     becomes_ready: Callable[[], bool] | None = None
     run: Callable[[], Awaitable[None]] | None = None
 
     def held(self, reason: str) -> Step:
         """The same step, that has to wait for something else."""
-        return replace(self, action="wait", reason=reason, run=None)
+        return msgspec.structs.replace(self, action="wait", reason=reason, run=None)
 
 
 def described(info: ResourceInfo, step: Step, redact: Redact | None) -> PlannedChange:
@@ -71,9 +71,10 @@ def described(info: ResourceInfo, step: Step, redact: Redact | None) -> PlannedC
     )
 
 
-def _shown(info: ResourceInfo, document: JsonObject | None) -> JsonObject | None:
-    if document is None:
+def _shown(info: ResourceInfo, make: Callable[[], JsonObject] | None) -> JsonObject | None:
+    if make is None:
         return None
+    document = make()
     metadata = document.get("metadata")
     members = metadata if isinstance(metadata, dict) else {}
     return {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar, final
 
+import msgspec
 from lightkube.models.meta_v1 import OwnerReference
 
 from opsdk.models import ResourceInfo, codec_of, metadata_of, owner_reference_to, request_of, resource_of, view_of
@@ -19,8 +19,7 @@ Child = TypeVar("Child", bound=KubeObject)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """Whose children, seen from the children.
 
     Args:
@@ -28,6 +27,7 @@ class Owner:
         request: Its name.
         uid: Its uid.
         owner_set: The name of the `ResourceOwner`.
+        labels: The labels of its children.
         reference: What its children carry where Kubernetes allows it.
     """
 
@@ -35,6 +35,7 @@ class Owner:
     request: Request
     uid: str
     owner_set: str
+    labels: Mapping[str, str]
     reference: OwnerReference
 
     @classmethod
@@ -50,16 +51,12 @@ class Owner:
             request=request_of(cr),
             uid=reference.uid,
             owner_set=owner_set,
+            labels={OWNER_UID_LABEL: reference.uid, OWNER_SET_LABEL: owner_set},
             reference=reference,
         )
 
     def __str__(self) -> str:
         return f"{self.info.kind} {self.request}"
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels of its children."""
-        return {OWNER_UID_LABEL: self.uid, OWNER_SET_LABEL: self.owner_set}
 
     def may_be_referred_to(self, namespace: str | None) -> bool:
         """Whether an object in that namespace (None: in none) may have an owner reference to it."""
@@ -69,7 +66,7 @@ class Owner:
         """Put our labels and, where allowed, our owner reference on a child, in place."""
         metadata, view = metadata_of(child), view_of(child)
         labels = view.labels or {}
-        if any(labels.get(name) != value for name, value in self.labels.items()):
+        if not self.labels.items() <= labels.items():
             # A new map: the author may use theirs for other things. Not where ours are there already, for a map that
             # was changed in place is known by its identity.
             metadata.labels = {**labels, **self.labels}
@@ -92,7 +89,10 @@ class Owner:
 
 def controller_of(child: KubeObject) -> OwnerReference | None:
     """The reference to the child's controller, if it has one."""
-    return next((entry for entry in view_of(child).ownerReferences or () if entry.controller), None)
+    for entry in view_of(child).ownerReferences or ():
+        if entry.controller:
+            return entry
+    return None
 
 
 def belongs_to_nobody(child: KubeObject) -> bool:
@@ -112,8 +112,7 @@ def describe_owner(child: KubeObject) -> str:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted(Generic[Child]):
+class Wanted(msgspec.Struct, Generic[Child], frozen=True, kw_only=True):
     """The desired children of one kind.
 
     Args:

@@ -24,6 +24,8 @@ def merge_difference(before: JsonObject, after: JsonObject) -> JsonObject:
         if new is None:
             continue
         old = before.get(name)
+        if old is new:
+            continue
         if is_object(old) and is_object(new):
             inner = merge_difference(old, new)
             if inner:

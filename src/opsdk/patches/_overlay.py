@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from opsdk.patches._merge import merge_difference
 from opsdk.patches._values import Identity, identities, is_array, is_object, same
 from opsdk.types import Json, JsonObject
 
-__all__ = ["overlay"]
+__all__ = ["overlay", "overlay_difference"]
 
 
 def overlay(document: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
@@ -26,6 +27,16 @@ def overlay(document: JsonObject, before: JsonObject, after: JsonObject) -> Json
     `after`, up to the order of members.
     """
     return _object(document, before, after)
+
+
+def overlay_difference(document: JsonObject, before: JsonObject, after: JsonObject) -> JsonObject:
+    """The merge patch that makes `overlay(document, before, after)` of `document`; empty when there is nothing to do.
+
+    Where the model knows all that is stored, as is so mostly, that is the difference between the two views.
+    """
+    if same(document, before):
+        return merge_difference(before, after)
+    return merge_difference(document, overlay(document, before, after))
 
 
 def _object(document: JsonObject, before: JsonObject, after: JsonObject) -> dict[str, Json]:
