@@ -171,7 +171,7 @@ def only_metadata(raw: bytes) -> bytes:
 
 def _kept(managed: bytes, keep_manager: str | None) -> bytes:
     """What stays of the managedFields, as JSON; empty: nothing."""
-    if keep_manager is None or _marker(keep_manager) not in managed:
+    if keep_manager is None or b"Apply" not in managed or _marker(keep_manager) not in managed:
         return b""
     entries = _applied_by(managed, keep_manager)
     return _ENCODER.encode(entries) if entries else b""
