@@ -12,7 +12,8 @@ from opsdk.cache import Cached, Change, ObjectAdded, ObjectDeleted, ObjectModifi
 from opsdk.errors import DecodeError
 from opsdk.manager.manager import Manager
 from opsdk.metrics import Census
-from opsdk.models import MachineStatus, MachineStatusStruct, resource_of
+from opsdk.models import MachineStatusStruct, resource_of
+from opsdk.models.families import is_machine_model
 from opsdk.protocols import MachineObject
 
 if TYPE_CHECKING:  # a manager without state machines does not load them
@@ -122,5 +123,5 @@ class _CensusHandler(Generic[CR]):
         status_view = obj.get_machine_status()
         if self._plain is None:
             own: object = getattr(obj, "status", None)
-            self._plain = status_view is own and isinstance(own, (MachineStatus, MachineStatusStruct))
+            self._plain = status_view is own and (isinstance(own, MachineStatusStruct) or is_machine_model(own))
         return status_view.state, status_view.observed_generation

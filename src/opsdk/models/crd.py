@@ -14,8 +14,10 @@ from opsdk.errors import CrdSchemaError, ResourceDefinitionError
 from opsdk.models._struct_schema import Schema, struct_schema
 from opsdk.models._structural import structural_schema
 from opsdk.models.base import NoStatus
-from opsdk.models.custom_resource import Definition, definition_of, is_custom_resource
-from opsdk.models.machine_status import MachineStatus, MachineStatusStruct
+from opsdk.models.custom_resource import Definition, definition_of
+from opsdk.models.families import is_custom_resource
+from opsdk.models.machine_status import MachineStatus
+from opsdk.models.machine_status_struct import MachineStatusStruct
 from opsdk.models.markers import PrintColumn
 from opsdk.models.resources import ResourceInfo, resource_of
 from opsdk.protocols import KubeObject

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeGuard, Unpack, final
+from typing import Any, ClassVar, Generic, Unpack, final
 
 import msgspec
 from lightkube.core.resource import ApiInfo, ResourceDef
@@ -19,7 +19,7 @@ from opsdk.models.markers import Cel, PrintColumn, Scale
 from opsdk.models.structs import K8s
 from opsdk.types import Scope
 
-__all__ = ["CustomResource", "Definition", "definition_of", "is_custom_resource"]
+__all__ = ["CustomResource", "Definition", "definition_of"]
 
 SpecT = TypeVar("SpecT", bound=BaseModel)
 StatusT = TypeVar("StatusT", bound=BaseModel, default=NoStatus)
@@ -236,11 +236,6 @@ def _fill_defaults(cls: type[BaseModel], definition: Definition) -> None:
             )
         status.default_factory = model
     cls.model_rebuild(force=True, raise_errors=False)
-
-
-def is_custom_resource(kind: type[Any]) -> TypeGuard[type[CustomResource[Any, Any]]]:
-    """Whether a class is a `CustomResource`."""
-    return issubclass(kind, CustomResource)
 
 
 def definition_of(cls: type[CustomResource[Any, Any]]) -> Definition:

@@ -6,18 +6,16 @@ structs. Same fields, same spelling on the wire; empty values are left out there
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import TypeAlias
 
-import msgspec
-from lightkube.core.schema import DictMixin
-from lightkube.models.meta_v1 import Condition
 from pydantic import Field
 
 from opsdk.models.base import Model
-from opsdk.models.structs import Conditions, Time
+from opsdk.models.machine_status_struct import MachineStatusStruct
+from opsdk.models.scalars import Time
+from opsdk.models.structs import Conditions
 
-__all__ = ["AnyMachineStatus", "MachineStatus", "MachineStatusStruct", "StateTransition", "StateTransitionStruct"]
+__all__ = ["AnyMachineStatus", "MachineStatus", "StateTransition"]
 
 
 def _is_empty(value: object) -> bool:
@@ -50,25 +48,6 @@ class MachineStatus(Model):
     """The last transitions, oldest first."""
     pending_entry: bool = Field(default=False, exclude_if=_is_empty)
     """The state has been reached, but what has to be done on entering it has not succeeded yet."""
-
-
-class StateTransitionStruct(DictMixin, rename="camel", kw_only=True):
-    """One step from state to state, as a struct. See `StateTransition`."""
-
-    from_: str = msgspec.field(default="", name="from")
-    to: str
-    reason: str = ""
-    timestamp: datetime
-
-
-class MachineStatusStruct(DictMixin, rename="camel", kw_only=True):
-    """The part of a status that a `StateMachine` keeps, as a struct. See `MachineStatus`."""
-
-    state: str = ""
-    observed_generation: int = 0
-    conditions: list[Condition] = []  # noqa: RUF012 - msgspec makes a new one for each
-    state_history: list[StateTransitionStruct] = []  # noqa: RUF012 - msgspec makes a new one for each
-    pending_entry: bool = False
 
 
 AnyMachineStatus: TypeAlias = MachineStatus | MachineStatusStruct

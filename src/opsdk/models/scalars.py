@@ -1,4 +1,4 @@
-"""Texts that mean numbers: Kubernetes' quantities and Go's durations."""
+"""Texts that mean more: Kubernetes' quantities and times, and Go's durations."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ import re
 from datetime import timedelta
 from typing import Annotated, Final, TypeAlias, final
 
-from pydantic import BeforeValidator, GetJsonSchemaHandler, PlainSerializer, StringConstraints
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    StringConstraints,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from opsdk.models._struct_schema import QUANTITY_PATTERN, quantity_schema
+from opsdk.models._times import micro_time_text, time_text, to_second
 
-__all__ = ["Duration", "Quantity"]
+__all__ = ["Duration", "MicroTime", "Quantity", "Time"]
 
 
 def _as_text(value: object) -> object:
@@ -81,3 +89,11 @@ Duration: TypeAlias = Annotated[
 
 A plain `timedelta` is ISO 8601 on the wire (`PT1H30M`).
 """
+
+Time: TypeAlias = Annotated[
+    AwareDatetime, AfterValidator(to_second), PlainSerializer(time_text, return_type=str, when_used="json")
+]
+"""A moment with second precision, as Kubernetes writes it (`2026-01-01T00:00:00Z`)."""
+
+MicroTime: TypeAlias = Annotated[AwareDatetime, PlainSerializer(micro_time_text, return_type=str, when_used="json")]
+"""A moment with microseconds, always six digits."""

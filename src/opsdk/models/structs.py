@@ -6,20 +6,21 @@ schema in the CRD.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, final
 
 import msgspec
 from lightkube.models.meta_v1 import Condition
-from pydantic import AfterValidator, AwareDatetime, GetCoreSchemaHandler, GetJsonSchemaHandler, PlainSerializer
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, core_schema
 
 from opsdk.models._struct_schema import struct_schema
 from opsdk.models._struct_wire import struct_from_wire, struct_to_wire
-from opsdk.models._times import micro_time_text, time_text, to_second
 from opsdk.models.markers import ListMap
 
-__all__ = ["Conditions", "K8s", "K8sStruct", "MicroTime", "Time"]
+if TYPE_CHECKING:  # `Conditions` is for structs as well, which never need pydantic
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
+
+__all__ = ["Conditions", "K8s", "K8sStruct"]
 
 _STRUCT = "opsdk.struct"
 S = TypeVar("S")
@@ -34,6 +35,8 @@ class K8sStruct:
     """
 
     def __get_pydantic_core_schema__(self, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        from pydantic_core import core_schema  # loaded by whoever calls this
+
         if not (isinstance(source, type) and issubclass(source, msgspec.Struct)):  # pyright: ignore[reportUnnecessaryIsInstance] - an annotation can hold anything
             raise TypeError(f"K8s[...] is for msgspec structs; {source!r} is none: use it without K8s")
 
@@ -62,11 +65,3 @@ K8s: TypeAlias = Annotated[S, K8sStruct()]
 
 Conditions: TypeAlias = Annotated[list[Annotated[Condition, K8sStruct()]], ListMap("type")]
 """Status conditions: lightkube's `Condition`, one for each type."""
-
-Time: TypeAlias = Annotated[
-    AwareDatetime, AfterValidator(to_second), PlainSerializer(time_text, return_type=str, when_used="json")
-]
-"""A moment with second precision, as Kubernetes writes it (`2026-01-01T00:00:00Z`)."""
-
-MicroTime: TypeAlias = Annotated[AwareDatetime, PlainSerializer(micro_time_text, return_type=str, when_used="json")]
-"""A moment with microseconds, always six digits."""

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Final, cast
 
-from pydantic import BaseModel
+from opsdk.models.families import is_model
 
 __all__ = ["PURE", "answer_fault", "children_fault", "function_name", "is_async"]
 
@@ -53,7 +53,7 @@ def children_fault(function: object, built: object) -> str:
         return fault
     described = _described(built)
     # Models of pydantic are iterable: over their fields.
-    if isinstance(built, str | bytes | Mapping | BaseModel) or not isinstance(built, Iterable):
+    if isinstance(built, str | bytes | Mapping) or is_model(built) or not isinstance(built, Iterable):
         return f"{function_name(function)} returned {described}; return a list of the children, or None"
     return ""
 

@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from opsdk.models import NoStatus
-from opsdk.models.custom_resource import is_custom_resource
+from opsdk.models.families import is_custom_resource
 from opsdk.protocols import MachineObject, Reconciler
 from opsdk.statemachine._texts import callable_fault, clipped, kind_text, quoted, type_fault
 from opsdk.statemachine.handler import StateCondition, StateEvent, StateHandler, States, Transition
@@ -41,6 +40,8 @@ def status_faults(kind: type[MachineObject]) -> Iterator[str]:
     Whether the kind has one on the server shows at the first write.
     """
     if is_custom_resource(kind):
+        from opsdk.models import NoStatus  # loaded where a CustomResource is
+
         status: object = kind.model_fields["status"].annotation
         lacks = inspect.isclass(status) and issubclass(status, NoStatus)
     elif issubclass(kind, msgspec.Struct):

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Generic, TypeVar, final
+from typing import TYPE_CHECKING, Generic, TypeVar, final
 
 import msgspec
 from lightkube.models.meta_v1 import Condition
 
 from opsdk.client import refresh_metadata
 from opsdk.errors import ObjectError
-from opsdk.models import (
-    AnyMachineStatus,
-    MachineStatus,
-    MachineStatusStruct,
-    StateTransition,
-    StateTransitionStruct,
-    codec_of,
-    find_condition,
-    set_condition,
-)
+from opsdk.models import MachineStatusStruct, StateTransitionStruct, codec_of, find_condition, set_condition
+from opsdk.models.families import is_machine_model
 from opsdk.protocols import Client, MachineObject, MachineStatusView
 from opsdk.statemachine._texts import quoted
 from opsdk.statemachine.handler import StateCondition
+
+if TYPE_CHECKING:
+    from opsdk.models import AnyMachineStatus
 
 __all__ = ["MachinesOwn", "StatusInHand"]
 
@@ -82,7 +77,9 @@ class StatusInHand(Generic[CR]):
         """Record a transition whose `enter` has yet to succeed."""
         status = _writable(self.view)
         from_, at = status.state, at.replace(microsecond=0)
-        if isinstance(status, MachineStatus):
+        if is_machine_model(status):
+            from opsdk.models import StateTransition  # loaded where a MachineStatus is
+
             status.state_history.append(StateTransition(from_=from_, to=to, reason=reason, timestamp=at))
         else:
             status.state_history.append(StateTransitionStruct(from_=from_, to=to, reason=reason, timestamp=at))
@@ -180,7 +177,7 @@ def _lost(written: MachineStatusView, stored: MachineStatusView) -> list[str]:
 
 
 def _writable(status: MachineStatusView) -> AnyMachineStatus:
-    if isinstance(status, MachineStatus | MachineStatusStruct):
+    if isinstance(status, MachineStatusStruct) or is_machine_model(status):
         return status
     raise ObjectError(
         f"get_machine_status() returned a {type(status).__name__}; it has to be the object's MachineStatus or "
@@ -199,11 +196,12 @@ def _put_status(cr: MachineObject, pristine: MachineObject) -> None:
     mine.observed_generation = theirs.observed_generation
     mine.conditions[:] = theirs.conditions
     mine.pending_entry = theirs.pending_entry
-    match mine, theirs:
-        case MachineStatus(), MachineStatus():
+    if isinstance(mine, MachineStatusStruct):
+        if isinstance(theirs, MachineStatusStruct):
             mine.state_history[:] = theirs.state_history
-        case MachineStatusStruct(), MachineStatusStruct():
-            mine.state_history[:] = theirs.state_history
-        case _:
-            msg = f"{type(cr).__name__}: two objects of one class have different families of status"
-            raise TypeError(msg)
+            return
+    elif is_machine_model(theirs):
+        mine.state_history[:] = theirs.state_history
+        return
+    msg = f"{type(cr).__name__}: two objects of one class have different families of status"
+    raise TypeError(msg)
