@@ -15,7 +15,8 @@ from typing_extensions import TypeVar
 from opsdk.client._documents import Documents, head_of
 from opsdk.client._shared_fields import SharedFields
 from opsdk.errors import DecodeError
-from opsdk.models import Codec, CustomResource, codec_of, is_metadata_only
+from opsdk.models import Codec, codec_of, is_metadata_only
+from opsdk.models.families import is_custom_resource
 from opsdk.protocols import KubeObject, Undecodable
 from opsdk.types import Json
 
@@ -58,7 +59,7 @@ class ObjectDecoder(Generic[T]):
         # What is written later is laid over what is remembered, which therefore must be whole.
         self._documents = Documents(max_bytes=0) if is_metadata_only(kind) else documents
         # Generic resources and classes with a codec of their own hold their metadata as they please.
-        self._has_struct_metadata = issubclass(kind, msgspec.Struct | CustomResource)
+        self._has_struct_metadata = issubclass(kind, msgspec.Struct) or is_custom_resource(kind)
 
     def decode(self, event: EventType, raw: bytes) -> T | Undecodable:
         """One object, or what is wrong with it."""

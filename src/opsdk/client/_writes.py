@@ -15,7 +15,8 @@ from opsdk.client._places import name_of_object, namespace_of_call, namespace_of
 from opsdk.client._status import conflict
 from opsdk.client.raw import RawClient
 from opsdk.errors import ApiProtocolError, ObjectError
-from opsdk.models import Codec, CustomResource, ResourceInfo, codec_of, is_metadata_only, metadata_of, resource_of
+from opsdk.models import Codec, ResourceInfo, codec_of, is_metadata_only, metadata_of, resource_of
+from opsdk.models.families import is_custom_resource
 from opsdk.patches import Members, decoded, differing, members_of, overlay, overlay_difference, same
 from opsdk.protocols import KubeObject, Snapshot
 from opsdk.types import Json, JsonObject, JsonPatch, MergePatch, Patch, StrategicMergePatch
@@ -91,7 +92,7 @@ def _encoded(patch: Patch) -> tuple[str, bytes]:
 
 def _main_endpoint_ignores_status(kind: type[KubeObject]) -> bool:
     """Whether the kind certainly has a status subresource, or no status at all."""
-    if issubclass(kind, CustomResource):
+    if is_custom_resource(kind):
         return True
     return issubclass(kind, msgspec.Struct) and isinstance(getattr(kind, "Status", None), type)
 
