@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator
-from typing import Protocol, final
+from typing import Final, Protocol, final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
-from typing_extensions import override
-
+from opsdk.metrics._families import Reading
 from opsdk.metrics.census import Census
 
-__all__ = ["CensusCollector", "WorkInProgress", "WorkInProgressCollector"]
+__all__ = ["CensusSource", "ShardShare", "ShardSource", "ShardState", "WorkInProgress", "WorkInProgressSource"]
+
+_OBJECTS: Final = ("opsdk_objects", "Objects in the cache, by kind and state.", ("kind", "state"))
+_LAG: Final = (
+    "opsdk_generation_lag_objects",
+    "Objects whose status is about an older generation than their spec.",
+    ("kind",),
+)
+_BACKLOG: Final = (
+    "opsdk_deletion_backlog_objects",
+    "Objects that are being deleted and still there.",
+    ("kind",),
+)
+_UNFINISHED: Final = (
+    "workqueue_unfinished_work_seconds",
+    "Seconds of work that has begun and not ended; a steady rise is a stuck worker.",
+    ("name", "controller"),
+)
+_LONGEST: Final = (
+    "workqueue_longest_running_processor_seconds",
+    "Seconds that the longest-running worker has been at its key.",
+    ("name", "controller"),
+)
+_MEMBERS: Final = ("opsdk_shard_members", "Replicas that divide the objects; 0 while this is none of them.", ())
+_VIEW: Final = ("opsdk_shard_view", "The number of the division; the same on all replicas, in the end.", ())
+_SETTLED: Final = ("opsdk_shard_settled", "Whether this replica has all of its share: 1 or 0.", ())
+_LOSSES: Final = ("opsdk_shard_losses_total", "How often this replica has lost its membership.", ())
+_SHARE: Final = ("opsdk_shard_objects", "Objects of this replica, by controller.", ("controller",))
 
 
 @final
-class CensusCollector(Collector):
+class CensusSource:
     """Shows the censuses of all kinds."""
 
     def __init__(self) -> None:
@@ -30,36 +54,15 @@ class CensusCollector(Collector):
         census.declare(states)
         return census
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The families, without samples: the registry checks their names."""
-        return iter(self._families())
-
-    @staticmethod
-    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily]:
-        return (
-            GaugeMetricFamily("opsdk_objects", "Objects in the cache, by kind and state.", labels=["kind", "state"]),
-            GaugeMetricFamily(
-                "opsdk_generation_lag_objects",
-                "Objects whose status is about an older generation than their spec.",
-                labels=["kind"],
-            ),
-            GaugeMetricFamily(
-                "opsdk_deletion_backlog_objects", "Objects that are being deleted and still there.", labels=["kind"]
-            ),
-        )
-
-    @override
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def readings(self, *, values: bool = True) -> Iterator[Reading]:
+        """See `Source`."""
         with self._lock:
-            censuses = list(self._by_kind.values())
-        objects, lag, backlog = self._families()
-        for census in censuses:
-            totals = census.totals()
-            for state, count in totals.by_state.items():
-                objects.add_metric([census.kind, state], count)
-            lag.add_metric([census.kind], totals.lagging)
-            backlog.add_metric([census.kind], totals.deleting)
-        yield from (objects, lag, backlog)
+            censuses = list(self._by_kind.values()) if values else []
+        totals = [(census.kind, census.totals()) for census in censuses]
+        states = [((kind, state), count) for kind, total in totals for state, count in total.by_state.items()]
+        yield Reading("gauge", *_OBJECTS, states)
+        yield Reading("gauge", *_LAG, [((kind,), total.lagging) for kind, total in totals])
+        yield Reading("gauge", *_BACKLOG, [((kind,), total.deleting) for kind, total in totals])
 
 
 class WorkInProgress(Protocol):
@@ -76,7 +79,7 @@ class WorkInProgress(Protocol):
 
 
 @final
-class WorkInProgressCollector(Collector):
+class WorkInProgressSource:
     """Shows work that has begun and not ended, which no counter of finished work can."""
 
     def __init__(self) -> None:
@@ -88,35 +91,13 @@ class WorkInProgressCollector(Collector):
         with self._lock:
             self._queues[queue.name] = queue
 
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """The families, without samples: the registry checks their names."""
-        return iter(self._families())
-
-    @staticmethod
-    def _families() -> tuple[GaugeMetricFamily, GaugeMetricFamily]:
-        return (
-            GaugeMetricFamily(
-                "workqueue_unfinished_work_seconds",
-                "Seconds of work that has begun and not ended; a steady rise is a stuck worker.",
-                labels=["name", "controller"],
-            ),
-            GaugeMetricFamily(
-                "workqueue_longest_running_processor_seconds",
-                "Seconds that the longest-running worker has been at its key.",
-                labels=["name", "controller"],
-            ),
-        )
-
-    @override
-    def collect(self) -> Iterator[GaugeMetricFamily]:
+    def readings(self, *, values: bool = True) -> Iterator[Reading]:
+        """See `Source`."""
         with self._lock:
-            queues = list(self._queues.values())
-        unfinished, longest = self._families()
-        for queue in queues:
-            total, most = queue.in_progress()
-            unfinished.add_metric([queue.name, queue.name], total)
-            longest.add_metric([queue.name, queue.name], most)
-        yield from (unfinished, longest)
+            queues = list(self._queues.values()) if values else []
+        seconds = [((queue.name, queue.name), queue.in_progress()) for queue in queues]
+        yield Reading("gauge", *_UNFINISHED, [(names, total) for names, (total, _) in seconds])
+        yield Reading("gauge", *_LONGEST, [(names, longest) for names, (_, longest) in seconds])
 
 
 class ShardState(Protocol):
@@ -158,7 +139,7 @@ class ShardShare(Protocol):
 
 
 @final
-class ShardCollector(Collector):
+class ShardSource:
     """Shows how several processes divide objects, as this one sees it. Shows nothing before there is something."""
 
     def __init__(self) -> None:
@@ -176,33 +157,14 @@ class ShardCollector(Collector):
         with self._lock:
             self._shares[share.name] = share
 
-    def describe(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
-        """The families, without samples: the registry checks their names."""
-        return iter(self._families())
-
-    @staticmethod
-    def _families() -> tuple[
-        GaugeMetricFamily, GaugeMetricFamily, GaugeMetricFamily, CounterMetricFamily, GaugeMetricFamily
-    ]:
-        return (
-            GaugeMetricFamily("opsdk_shard_members", "Replicas that divide the objects; 0 while this is none of them."),
-            GaugeMetricFamily("opsdk_shard_view", "The number of the division; the same on all replicas, in the end."),
-            GaugeMetricFamily("opsdk_shard_settled", "Whether this replica has all of its share: 1 or 0."),
-            CounterMetricFamily("opsdk_shard_losses", "How often this replica has lost its membership."),
-            GaugeMetricFamily("opsdk_shard_objects", "Objects of this replica, by controller.", labels=["controller"]),
-        )
-
-    @override
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+    def readings(self, *, values: bool = True) -> Iterator[Reading]:
+        """See `Source`."""
         with self._lock:
             state, shares = self._state, list(self._shares.values())
-        if state is None:
+        if state is None and values:
             return
-        members, view, settled, losses, objects = self._families()
-        members.add_metric([], state.members)
-        view.add_metric([], state.epoch)
-        settled.add_metric([], float(state.settled))
-        losses.add_metric([], state.losses)
-        for share in shares:
-            objects.add_metric([share.name], share.share)
-        yield from (members, view, settled, losses, objects)
+        yield Reading("gauge", *_MEMBERS, [] if state is None else [((), state.members)])
+        yield Reading("gauge", *_VIEW, [] if state is None else [((), state.epoch)])
+        yield Reading("gauge", *_SETTLED, [] if state is None else [((), float(state.settled))])
+        yield Reading("counter", *_LOSSES, [] if state is None else [((), state.losses)])
+        yield Reading("gauge", *_SHARE, [((share.name,), share.share) for share in shares])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, final
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder, gzip_accepted
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment
+
+    from prometheus_client import CollectorRegistry
 
 __all__ = ["Exposition"]
 
@@ -22,10 +20,10 @@ class Exposition:
     """Answers GET and HEAD of `/metrics` in the format that the scraper asks for; anything else is not here.
 
     Args:
-        registry: What to show.
+        registry: Gives what to show.
     """
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: Callable[[], CollectorRegistry]) -> None:
         self._registry = registry
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -37,13 +35,17 @@ class Exposition:
         if method not in {"GET", "HEAD"}:
             start_response("405 Method Not Allowed", [("Allow", "GET, HEAD"), ("Content-Length", "0")])
             return []
+        from opsdk.metrics._prometheus import choose_encoder, gzip_accepted  # loaded by the first scrape
+
         try:
             encode, content_type = choose_encoder(str(environ.get("HTTP_ACCEPT", "")))
         except (TypeError, ValueError):  # a version that is no version
             encode, content_type = choose_encoder("")
-        body = encode(self._registry)
+        body = encode(self._registry())
         headers = [("Content-Type", content_type)]
         if gzip_accepted(str(environ.get("HTTP_ACCEPT_ENCODING", ""))):
+            import gzip  # with its friends, a megabyte; Prometheus asks for it, people do not
+
             body = gzip.compress(body, compresslevel=1)
             headers.append(("Content-Encoding", "gzip"))
         headers.append(("Content-Length", str(len(body))))

@@ -1,7 +1,7 @@
 """Metric families whose numbers are plain: reporting is an addition, and all else is done when somebody scrapes.
 
 prometheus_client's own take a lock or two for each number, and look through a histogram's buckets one by one: a tenth
-of what an event costs that changes nothing. They show the same.
+of what an event costs that changes nothing. They show the same. It is loaded by the first scrape; see `_prometheus`.
 
 Not promised: that two threads may report to one number at the same time. Scrapes may come from any.
 """
@@ -12,15 +12,11 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar, final
+from typing import Generic, Literal, Protocol, TypeVar, final
 
-from prometheus_client import Counter as _Counter
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.registry import Collector, CollectorRegistry
-from prometheus_client.samples import Sample
-from typing_extensions import override
+import msgspec
 
-__all__ = ["Counts", "Levels", "Number", "Spread", "Spreads"]
+__all__ = ["Counts", "Levels", "Number", "Reading", "Source", "Spread", "Spreads"]
 
 
 @final
@@ -55,17 +51,17 @@ class Number:
 class Spread:
     """A histogram: how many values there were up to each bound, and their sum."""
 
-    __slots__ = ("_bounds", "_counts", "_total", "created")
+    __slots__ = ("_counts", "_total", "bounds", "created")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
+        self.bounds: Sequence[float] = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._total = 0.0
         self.created: float = time.time()
 
     def observe(self, value: float, /) -> None:
         """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
+        self._counts[bisect_left(self.bounds, value)] += 1
         self._total += value
 
     @property
@@ -83,28 +79,64 @@ class Spread:
         return found
 
 
+class Reading(msgspec.Struct, frozen=True):
+    """A family at one moment.
+
+    Args:
+        type: What its numbers are.
+        name: Of a counter, with `_total` at its end.
+        documentation: For people.
+        labels: Their names.
+        values: For each combination of labels.
+    """
+
+    type: Literal["counter", "gauge", "histogram"]
+    name: str
+    documentation: str
+    labels: Sequence[str] = ()
+    values: Sequence[tuple[Sequence[str], float | Number | Spread]] = ()
+
+
+class Source(Protocol):
+    """Has something to show."""
+
+    def readings(self, *, values: bool = True) -> Iterator[Reading]:
+        """The families as they are now; the same ones each time, but those that have nothing to say may be missing.
+
+        Args:
+            values: Whether with their values; without, all of them.
+        """
+        ...
+
+
 C = TypeVar("C", Number, Spread)
 
 
-class _Family(Collector, Generic[C]):
-    """One name, and a number for each combination of labels."""
+class _Family(Generic[C]):
+    """One name, and a number for each combination of labels.
+
+    Args:
+        name: The name; of counters, with `_total` at its end.
+        documentation: For people.
+        labels: Their names.
+        shown: Where it is added.
+    """
 
     def __init__(
         self,
+        type: Literal["counter", "gauge", "histogram"],  # noqa: A002 - Prometheus' word
         name: str,
         documentation: str,
         labels: Sequence[str],
         *,
         make: Callable[[], C],
-        registry: CollectorRegistry,
+        shown: list[Source],
     ) -> None:
-        self._name = name
-        self._documentation = documentation
-        self._labels = tuple(labels)
+        self._blank = Reading(type, name, documentation, tuple(labels))
         self._make: Callable[[], C] = make
         self._lock = threading.Lock()
         self._children: dict[tuple[str, ...], C] = {}
-        registry.register(self)
+        shown.append(self)
 
     def labels(self, *values: str) -> C:
         """The number with these labels, made at the first call; for those who report often to keep."""
@@ -114,112 +146,37 @@ class _Family(Collector, Generic[C]):
                 child = self._children.setdefault(values, self._make())
         return child
 
-    def _all(self) -> list[tuple[tuple[str, ...], C]]:
-        with self._lock:
-            return list(self._children.items())
+    def readings(self, *, values: bool = True) -> Iterator[Reading]:
+        """See `Source`."""
+        if values:
+            with self._lock:
+                found = list(self._children.items())
+            yield msgspec.structs.replace(self._blank, values=found)
+        else:
+            yield self._blank
 
 
 @final
 class Counts(_Family[Number]):
-    """Counters.
+    """Counters. See `_Family`."""
 
-    Args:
-        name: With `_total` at its end.
-        documentation: For people.
-        labels: Their names.
-        registry: Where to show it.
-    """
-
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
-        super().__init__(name, documentation, labels, make=Number, registry=registry)
-
-    def describe(self) -> Iterator[Metric]:
-        """The family, without samples."""
-        yield self._family()
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        family, dated = self._family(), _are_dated()
-        for labels, number in self._all():
-            family.add_metric(labels, number.value, created=number.created if dated else None)
-        yield family
-
-    def _family(self) -> CounterMetricFamily:
-        return CounterMetricFamily(self._name, self._documentation, labels=self._labels)
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, shown: list[Source]) -> None:
+        super().__init__("counter", name, documentation, labels, make=Number, shown=shown)
 
 
 @final
 class Levels(_Family[Number]):
-    """Gauges.
+    """Gauges. See `_Family`."""
 
-    Args:
-        name: The name.
-        documentation: For people.
-        labels: Their names.
-        registry: Where to show it.
-    """
-
-    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, registry: CollectorRegistry) -> None:
-        super().__init__(name, documentation, labels, make=Number, registry=registry)
-
-    def describe(self) -> Iterator[Metric]:
-        """The family, without samples."""
-        yield self._family()
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        family = self._family()
-        for labels, number in self._all():
-            family.add_metric(labels, number.value)
-        yield family
-
-    def _family(self) -> GaugeMetricFamily:
-        return GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], *, shown: list[Source]) -> None:
+        super().__init__("gauge", name, documentation, labels, make=Number, shown=shown)
 
 
 @final
 class Spreads(_Family[Spread]):
-    """Histograms.
-
-    Args:
-        name: The name.
-        documentation: For people.
-        labels: Their names.
-        buckets: The upper bounds, ascending, without the infinite one.
-        registry: Where to show it.
-    """
+    """Histograms, with the upper bounds `buckets`, ascending, without the infinite one. See `_Family`."""
 
     def __init__(
-        self,
-        name: str,
-        documentation: str,
-        labels: Sequence[str],
-        *,
-        buckets: Sequence[float],
-        registry: CollectorRegistry,
+        self, name: str, documentation: str, labels: Sequence[str], *, buckets: Sequence[float], shown: list[Source]
     ) -> None:
-        self._bounds = [*(repr(float(bound)) for bound in buckets), "+Inf"]  # so for bounds below a million
-        super().__init__(name, documentation, labels, make=lambda: Spread(buckets), registry=registry)
-
-    def describe(self) -> Iterator[Metric]:
-        """The family, without samples."""
-        yield self._family()
-
-    @override
-    def collect(self) -> Iterator[Metric]:
-        family, dated = self._family(), _are_dated()
-        for labels, spread in self._all():
-            family.add_metric(labels, list(zip(self._bounds, spread.up_to(), strict=True)), spread.sum)
-            if dated:
-                named = dict(zip(self._labels, labels, strict=True))
-                family.samples.append(Sample(f"{self._name}_created", named, spread.created))
-        yield family
-
-    def _family(self) -> HistogramMetricFamily:
-        return HistogramMetricFamily(self._name, self._documentation, labels=self._labels)
-
-
-def _are_dated() -> bool:
-    """Whether counters and histograms say when they were made: what prometheus_client was told, by whatever way."""
-    (family,) = _Counter("probe", "Tells how counters are shown.", registry=None).collect()
-    return any(sample.name.endswith("_created") for sample in family.samples)
+        super().__init__("histogram", name, documentation, labels, make=lambda: Spread(buckets), shown=shown)

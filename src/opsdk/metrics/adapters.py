@@ -6,9 +6,7 @@ import threading
 from collections.abc import Collection
 from typing import Final, Literal, TypeAlias, final
 
-from prometheus_client import Counter, Gauge, Histogram
-
-from opsdk.metrics._families import Counts, Levels, Spreads
+from opsdk.metrics._families import Counts, Levels, Number, Spreads
 from opsdk.metrics.census import UNKNOWN_STATE
 
 __all__ = [
@@ -37,7 +35,7 @@ _VERBS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 class LeaderMeter:
     """Reports leadership on one Lease."""
 
-    def __init__(self, status: Gauge, slow_path: Counter) -> None:
+    def __init__(self, status: Number, slow_path: Number) -> None:
         self._status = status
         self._slow_path = slow_path
         status.set(0)
@@ -55,7 +53,7 @@ class LeaderMeter:
 class EventMeter:
     """Reports Kubernetes events."""
 
-    def __init__(self, total: Counter) -> None:
+    def __init__(self, total: Counts) -> None:
         self._total = total
 
     def event(self, type_: str, outcome: EventOutcome, /) -> None:
@@ -201,11 +199,11 @@ class MachineMeter:
         kind: str,
         states: Collection[str],
         *,
-        transitions: Counter,
-        dwell: Histogram,
+        transitions: Counts,
+        dwell: Spreads,
         passes: Counts,
         seconds: Spreads,
-        panics: Counter,
+        panics: Counts,
     ) -> None:
         self._kind = kind
         self._states = frozenset(states)
@@ -249,11 +247,11 @@ class PersistenceMeter:
         self,
         kind: str,
         *,
-        upserts: Counter,
-        deletes: Counter,
-        conflicts: Counter,
-        not_ready: Counter,
-        seconds: Histogram,
+        upserts: Counts,
+        deletes: Counts,
+        conflicts: Counts,
+        not_ready: Counts,
+        seconds: Spreads,
     ) -> None:
         self._kind = kind
         # All at zero from the start, so that a rate over the first failure is seen.

@@ -10,30 +10,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from pathlib import Path
-from typing import Final, final
-
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    PlatformCollector,
-    ProcessCollector,
-    generate_latest,
-)
+from typing import TYPE_CHECKING, Final, final
 
 from opsdk.metrics._buckets import DWELL_SECONDS, RECONCILE_SECONDS, REST_CLIENT_SECONDS, WORKQUEUE_SECONDS
 from opsdk.metrics._collectors import (
-    CensusCollector,
-    ShardCollector,
+    CensusSource,
     ShardShare,
+    ShardSource,
     ShardState,
     WorkInProgress,
-    WorkInProgressCollector,
+    WorkInProgressSource,
 )
 from opsdk.metrics._exposition import Exposition
-from opsdk.metrics._families import Counts, Levels, Spreads
+from opsdk.metrics._families import Counts, Levels, Source, Spreads
 from opsdk.metrics.adapters import (
     EventMeter,
     LeaderMeter,
@@ -45,6 +34,9 @@ from opsdk.metrics.adapters import (
 )
 from opsdk.metrics.census import Census
 from opsdk.metrics.serving import ServingTls, ThreadedServer
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 __all__ = ["Metrics"]
 
@@ -61,211 +53,221 @@ class Metrics:
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        if registry is None:
-            registry = CollectorRegistry(auto_describe=True)
-            ProcessCollector(registry=registry)
-            PlatformCollector(registry=registry)
-            GCCollector(registry=registry)
-        self._registry = registry
-        self._lock = threading.Lock()
-        self._censuses = CensusCollector()
-        self._in_progress = WorkInProgressCollector()
-        registry.register(self._censuses)
-        registry.register(self._in_progress)
-        self._shards = ShardCollector()
-        registry.register(self._shards)
+        self._censuses = CensusSource()
+        self._in_progress = WorkInProgressSource()
+        self._shards = ShardSource()
+        shown: list[Source] = [self._censuses, self._in_progress, self._shards]
 
         self._reconcile_total = Counts(
             "controller_runtime_reconcile_total",
             "Reconciliations per controller and result.",
             ["controller", "result"],
-            registry=registry,
+            shown=shown,
         )
         self._reconcile_errors = Counts(
             "controller_runtime_reconcile_errors_total",
             "Reconciliations that failed, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
         self._terminal_errors = Counts(
             "controller_runtime_terminal_reconcile_errors_total",
             "Reconciliations that failed and are not retried, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
         self._reconcile_panics = Counts(
             "controller_runtime_reconcile_panics_total",
             "Reconciliations that raised something unexpected, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
         self._reconcile_timeouts = Counts(
             "controller_runtime_reconcile_timeouts_total",
             "Reconciliations that ran past their timeout, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
         self._reconcile_time = Spreads(
             "controller_runtime_reconcile_time_seconds",
             "How long a reconciliation takes, per controller.",
             ["controller"],
             buckets=RECONCILE_SECONDS,
-            registry=registry,
+            shown=shown,
         )
         self._max_concurrent = Levels(
             "controller_runtime_max_concurrent_reconciles",
             "How many reconciliations may run at once, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
         self._active_workers = Levels(
             "controller_runtime_active_workers",
             "How many reconciliations run now, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
         self._self_triggers = Counts(
             "opsdk_self_triggers_total",
             "Objects found whose every reconcile causes the next one, per controller.",
             ["controller"],
-            registry=registry,
+            shown=shown,
         )
 
         queue_labels = ["name", "controller"]
-        self._queue_depth = Levels("workqueue_depth", "Keys that wait.", queue_labels, registry=registry)
-        self._queue_adds = Counts("workqueue_adds_total", "Keys that were added.", queue_labels, registry=registry)
+        self._queue_depth = Levels("workqueue_depth", "Keys that wait.", queue_labels, shown=shown)
+        self._queue_adds = Counts("workqueue_adds_total", "Keys that were added.", queue_labels, shown=shown)
         self._queue_retries = Counts(
-            "workqueue_retries_total", "Keys that were added again with backoff.", queue_labels, registry=registry
+            "workqueue_retries_total", "Keys that were added again with backoff.", queue_labels, shown=shown
         )
         self._queue_wait = Spreads(
             "workqueue_queue_duration_seconds",
             "How long a key waits before it is worked on.",
             queue_labels,
             buckets=WORKQUEUE_SECONDS,
-            registry=registry,
+            shown=shown,
         )
         self._queue_work = Spreads(
             "workqueue_work_duration_seconds",
             "How long a key is worked on.",
             queue_labels,
             buckets=WORKQUEUE_SECONDS,
-            registry=registry,
+            shown=shown,
         )
 
         self._requests = Counts(
             "rest_client_requests_total",
             "Requests to the API server, by status code, method and host.",
             ["code", "method", "host"],
-            registry=registry,
+            shown=shown,
         )
         self._request_time = Spreads(
             "rest_client_request_duration_seconds",
             "How long a request to the API server takes, by verb and host.",
             ["verb", "host"],
             buckets=REST_CLIENT_SECONDS,
-            registry=registry,
+            shown=shown,
         )
         self.rest_client: Final[RestClientMeter] = RestClientMeter(self._requests, self._request_time)
         """Reports requests; implements the client's `RequestObserver`."""
 
-        self._leader = Gauge(
+        self._leader = Levels(
             "leader_election_master_status",
             "Whether this process holds the Lease: 1 leader, 0 standby.",
             ["name"],
-            registry=registry,
+            shown=shown,
         )
-        self._leader_slow = Counter(
+        self._leader_slow = Counts(
             "leader_election_slowpath_total",
             "Renewals of the Lease that had to read it first.",
             ["name"],
-            registry=registry,
+            shown=shown,
         )
 
-        self._transitions = Counter(
+        self._transitions = Counts(
             "opsdk_state_transitions_total",
             "Transitions of the state machine, by kind, from and to; from is empty for the first state.",
             ["kind", "from", "to"],
-            registry=registry,
+            shown=shown,
         )
-        self._dwell = Histogram(
+        self._dwell = Spreads(
             "opsdk_state_dwell_seconds",
             "How long objects stayed in a state before they left it.",
             ["kind", "state"],
             buckets=DWELL_SECONDS,
-            registry=registry,
+            shown=shown,
         )
         self._passes = Counts(
             "opsdk_state_machine_passes_total",
             "Passes of the state machine, by kind and result.",
             ["kind", "result"],
-            registry=registry,
+            shown=shown,
         )
         self._pass_time = Spreads(
             "opsdk_state_machine_pass_seconds",
             "How long a pass of the state machine takes.",
             ["kind"],
             buckets=RECONCILE_SECONDS,
-            registry=registry,
+            shown=shown,
         )
-        self._panics = Counter(
+        self._panics = Counts(
             "opsdk_panics_total",
             "Unexpected exceptions in the hooks of a kind's state machine.",
             ["kind"],
-            registry=registry,
+            shown=shown,
         )
-        self._malformed = Counter(
+        self._malformed = Counts(
             "opsdk_malformed_objects_total",
             "Objects of a watched kind that did not fit their model and were skipped, once per resourceVersion.",
             ["kind"],
-            registry=registry,
+            shown=shown,
         )
 
-        self._upserts = Counter(
+        self._upserts = Counts(
             "opsdk_persistence_upserts_total",
             "Upserts into the database, by kind and result: stored, not_ready, conflict or failed.",
             ["kind", "result"],
-            registry=registry,
+            shown=shown,
         )
-        self._deletes = Counter(
+        self._deletes = Counts(
             "opsdk_persistence_deletes_total",
             "Deletes from the database, by kind and result: deleted or failed.",
             ["kind", "result"],
-            registry=registry,
+            shown=shown,
         )
-        self._conflicts = Counter(
+        self._conflicts = Counts(
             "opsdk_persistence_conflicts_total",
             "Unique constraints that were violated, by kind and what on_conflict did: resolved or failed.",
             ["kind", "result"],
-            registry=registry,
+            shown=shown,
         )
-        self._not_ready = Counter(
+        self._not_ready = Counts(
             "opsdk_persistence_not_ready_total",
             "Upserts of objects that are stored and not ready, by kind and reason; many reasons are counted as other.",
             ["kind", "reason"],
-            registry=registry,
+            shown=shown,
         )
-        self._hook_time = Histogram(
+        self._hook_time = Spreads(
             "opsdk_persistence_hook_seconds",
             "How long the database takes, by kind and hook: upsert, delete or conflict.",
             ["kind", "hook"],
             buckets=RECONCILE_SECONDS,
-            registry=registry,
+            shown=shown,
         )
 
         self.events: Final[EventMeter] = EventMeter(
-            Counter(
+            Counts(
                 "opsdk_events_total",
                 "Kubernetes events, by type and what became of them: created, counted, held or failed.",
                 ["type", "outcome"],
-                registry=registry,
+                shown=shown,
             )
         )
         """Reports Kubernetes events; see `opsdk.events.Recorder`."""
 
+        self._shown = shown
+        self._lock = threading.Lock()
+        self._registry: CollectorRegistry | None = None
+        if registry is not None:
+            self._registry = self._registered(registry)
+
+    def _registered(self, registry: CollectorRegistry | None) -> CollectorRegistry:
+        from opsdk.metrics._prometheus import new_registry, register  # 40 ms and 5 MB that no start needs
+
+        registry = new_registry() if registry is None else registry
+        register(self._shown, registry)
+        return registry
+
     @property
     def registry(self) -> CollectorRegistry:
-        """The registry, for metrics of your own: `Counter(..., registry=manager.metrics.registry)`."""
-        return self._registry
+        """The registry, for metrics of your own: `Counter(..., registry=manager.metrics.registry)`.
+
+        It is made when it is first asked for, by the program or by a scrape.
+        """
+        with self._lock:
+            if self._registry is None:
+                self._registry = self._registered(None)
+            return self._registry
 
     def reconcile(self, controller: str, /) -> ReconcileMeter:
         """The meter of one controller."""
@@ -354,7 +356,9 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """Everything in Prometheus' text format, as a scrape would get it."""
-        return generate_latest(self._registry)
+        from opsdk.metrics._prometheus import generate_latest  # as above
+
+        return generate_latest(self.registry)
 
     def server(
         self,
@@ -376,7 +380,7 @@ class Metrics:
             ConfigurationError: The address is malformed or taken, or the certificates cannot be used.
         """
         return ThreadedServer(
-            Exposition(self._registry),
+            Exposition(lambda: self.registry),
             bind_address,
             tls=ServingTls.of(certificate=certificate, key=key, client_ca=client_ca),
         )

@@ -15,13 +15,12 @@ import ssl
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from socketserver import TCPServer
+from socketserver import TCPServer, ThreadingMixIn
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, final
-from wsgiref.simple_server import WSGIRequestHandler
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 import msgspec
-from prometheus_client.exposition import ThreadingWSGIServer
 from typing_extensions import override
 
 from opsdk.errors import ConfigurationError
@@ -149,8 +148,10 @@ class _Handler(WSGIRequestHandler):
 
 
 @final
-class _Server(ThreadingWSGIServer):
-    """prometheus_client's threaded server, made to let go of its sockets and threads when it is closed."""
+class _Server(ThreadingMixIn, WSGIServer):
+    """The standard library's threaded server, made to let go of its sockets and threads when it is closed."""
+
+    daemon_threads = True
 
     def __init__(self, address: BindAddress, certificates: _Certificates | None) -> None:
         self._certificates = certificates
