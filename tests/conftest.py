@@ -48,8 +48,9 @@ def _crds() -> Sequence[JsonObject]:
     from conformance.client.widgets import StoredWidget
     from conformance.harness import CRDS
     from conformance.ownership.children import OWN_CRDS
+    from foreign.conftest import CRD as FOREIGN_CRD
     from opsdk.models import crd_manifest
     from roles import Role, Scope
     from webapp import WebApp
 
-    return [*CRDS, *OWN_CRDS, *(crd_manifest(kind) for kind in (StoredWidget, WebApp, Role, Scope))]
+    return [*CRDS, *OWN_CRDS, FOREIGN_CRD, *(crd_manifest(kind) for kind in (StoredWidget, WebApp, Role, Scope))]

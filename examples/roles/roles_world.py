@@ -63,7 +63,7 @@ class World:
 
 async def eventually(true: Callable[[], bool | Awaitable[bool]]) -> None:
     """Ask until it is true."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(90):
         while True:
             answer = true()
             if answer if isinstance(answer, bool) else await answer:

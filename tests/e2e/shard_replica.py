@@ -1,7 +1,7 @@
 """One of several replicas that divide ConfigMaps, as a program: to be stopped and resumed.
 
 Each pass takes a moment and then writes, without a precondition and deaf to cancellation, who did it: the member's
-Lease and the number of the view. What the gate refuses is said on stdout, and so is the view.
+Lease and the number of the view. Said on stdout are what a pass is to write, what the gate refuses, and the view.
 
 Arguments: kubeconfig, namespace, name of the replica.
 """
@@ -65,11 +65,12 @@ async def operate(kubeconfig: str, namespace: str, name: str) -> None:
             assert turn is not None
             lease, epoch = shards.lease, turn.epoch
             data = _data_of(await manager.client.get(ConfigMap, request.name, namespace=request.namespace))
+            done = {"seen": data.get("want", ""), "by": name, "lease": lease, "epoch": str(epoch)}
+            if all(data.get(key) == value for key, value in done.items()):
+                return Result()
+            say(f"begun {lease} {request.name}={done['seen']}")
             with anyio.CancelScope(shield=True):
                 await anyio.sleep(WORK_SECONDS)
-                done = {"seen": data.get("want", ""), "by": name, "lease": lease, "epoch": str(epoch)}
-                if all(data.get(key) == value for key, value in done.items()):
-                    return Result()
                 try:
                     patch = MergePatch({"data": done})
                     await manager.client.patch(ConfigMap, request.name, patch, namespace=request.namespace)

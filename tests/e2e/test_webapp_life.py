@@ -25,7 +25,7 @@ from webapp import Phase, WebApp, register
 
 pytestmark = [pytest.mark.anyio, pytest.mark.controlplane]
 
-PATIENCE = timedelta(seconds=60)
+PATIENCE = timedelta(seconds=120)
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -18,7 +19,7 @@ import anyio.to_thread
 import pytest
 import yaml
 
-from conformance.harness import Answer, Api, new_name
+from conformance.harness import PATIENCE_SECONDS, Answer, Api, eventually, furnished, is_served, new_name
 from opsdk.client import ClientConfig, HttpxTransport, Transport
 from opsdk.testing.apiserver import ApiServer
 from tcp_proxy import TcpProxy, tcp_proxy
@@ -51,7 +52,6 @@ CRD: dict[str, Any] = {
         ],
     },
 }
-PATIENCE_SECONDS = 30
 OPERATORS = Path(__file__).parent / "operators"
 
 
@@ -87,26 +87,26 @@ class Place:
     memory: ApiServer | None
 
     @property
-    def _echoes(self) -> str:
+    def echoes(self) -> str:
         return f"/apis/{GROUP}/v1/namespaces/{self.api.namespace}/echoes"
 
     async def create(self, name: str, text: str) -> None:
         body = {"apiVersion": f"{GROUP}/v1", "kind": "Echo", "metadata": {"name": name}, "spec": {"text": text}}
-        answer = await self.api.call("POST", self._echoes, body)
+        answer = await self.api.call("POST", self.echoes, body)
         assert answer.status == 201, answer.text
 
     async def say(self, name: str, text: str) -> None:
         patch = {"spec": {"text": text}}
         answer = await self.api.call(
-            "PATCH", f"{self._echoes}/{name}", patch, content_type="application/merge-patch+json"
+            "PATCH", f"{self.echoes}/{name}", patch, content_type="application/merge-patch+json"
         )
         assert answer.status == 200, answer.text
 
     async def delete(self, name: str) -> None:
-        assert (await self.api.call("DELETE", f"{self._echoes}/{name}")).status == 200
+        assert (await self.api.call("DELETE", f"{self.echoes}/{name}")).status == 200
 
     async def echo(self, name: str) -> Answer:
-        return await self.api.call("GET", f"{self._echoes}/{name}")
+        return await self.api.call("GET", f"{self.echoes}/{name}")
 
     def cut(self) -> None:
         """End all connections, as a network does."""
@@ -145,7 +145,11 @@ async def place(
         api = Api(transport, new_name("foreign"), server=server)
         await api.create("customresourcedefinitions", CRD)
         await api.created("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": api.namespace}})
-        yield Place(api=api, kubeconfig=kubeconfig, proxy=proxy, memory=memory)
+        if server == "real":
+            await furnished(transport, api.namespace)
+        found = Place(api=api, kubeconfig=kubeconfig, proxy=proxy, memory=memory)
+        await eventually(partial(is_served, api, found.echoes))
+        yield found
         await api.delete("namespaces", api.namespace)
 
 
@@ -169,7 +173,7 @@ class Operator:
         """Ask it to end, and wait for it."""
         self._process.send_signal(signal.SIGTERM)
         try:
-            return await anyio.to_thread.run_sync(self._process.wait, 30)
+            return await anyio.to_thread.run_sync(self._process.wait, PATIENCE_SECONDS)
         except subprocess.TimeoutExpired:
             pytest.fail(f"does not end when asked to:\n{self.said}")
 

@@ -27,6 +27,7 @@ from opsdk.types import JsonObject
 
 __all__ = [
     "GROUP",
+    "PATIENCE_SECONDS",
     "Follower",
     "Gadget",
     "GadgetSpec",
@@ -45,7 +46,7 @@ __all__ = [
 T = TypeVar("T", bound=KubeObject)
 
 GROUP: Final = "runtime.example.com"
-PATIENCE_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 120.0
 
 
 class GadgetSpec(Model):
@@ -100,14 +101,23 @@ async def new_namespace(client: ApiClient) -> str:
     return name
 
 
-def manager_options(namespace: str, lease: str = "", *, namespaces: Sequence[str] | None = None) -> ManagerOptions:
-    """On loopback, and with a Lease of 3 s if it has a name."""
+def manager_options(
+    namespace: str, lease: str = "", *, short: bool = False, namespaces: Sequence[str] | None = None
+) -> ManagerOptions:
+    """On loopback, and with a Lease if that has a name.
+
+    Args:
+        namespace: Of the Lease, and to work in.
+        lease: Its name; empty: without one.
+        short: It runs out after 3 s, for tests of that: a machine that stands still for 2 s loses it.
+        namespaces: Others to work in.
+    """
     return ManagerOptions(
         leader_election=bool(lease),
         leader_election_id=lease,
         leader_election_namespace=namespace,
-        lease_duration=timedelta(seconds=3),
-        renew_deadline=timedelta(seconds=2),
+        lease_duration=timedelta(seconds=3 if short else 30),
+        renew_deadline=timedelta(seconds=2 if short else 25),
         retry_period=timedelta(seconds=0.4),
         metrics_bind_address="127.0.0.1:0",
         probe_bind_address="127.0.0.1:0",

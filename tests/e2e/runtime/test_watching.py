@@ -25,6 +25,7 @@ from lightkube.resources.rbac_authorization_v1 import ClusterRole, ClusterRoleBi
 
 from e2e.runtime.harness import (
     GROUP,
+    PATIENCE_SECONDS,
     Gadget,
     GadgetSpec,
     client_of,
@@ -198,7 +199,7 @@ async def test_w02_watches_that_end_empty_at_once_are_a_handful_of_requests(plan
 
 
 async def test_w03_a_peer_that_falls_silent_is_given_up_and_the_watch_resumed(plane: ControlPlane) -> None:
-    options = ReflectorOptions(inactivity=timedelta(seconds=2.5))
+    options = ReflectorOptions(inactivity=timedelta(seconds=5))
     async with (
         client_of(plane) as direct,
         http_proxy(server_port(plane), trusting(plane)) as proxy,
@@ -219,7 +220,7 @@ async def test_w03_a_peer_that_falls_silent_is_given_up_and_the_watch_resumed(pl
             assert configs.informer.freshness >= timedelta(seconds=1)
             await eventually(lambda: isinstance(configs.informer.last_error, ApiTimeoutError), "the silence is told")
             await configs.sees("first", "a")
-            assert configs.informer.freshness < timedelta(seconds=10)
+            await eventually(lambda: configs.informer.freshness < timedelta(seconds=5), "it hears of the server again")
         assert len(proxy.targets("configmaps", watch=False)) == 1, "no list was needed"
 
 
@@ -236,7 +237,7 @@ async def test_w03_a_peer_that_accepts_a_watch_and_never_answers_is_given_up_as_
             await eventually(lambda: bool(proxy.watching("configmaps")), "a watch")
             proxy.tcp.stall()
             proxy.tcp.cut()
-            await eventually(lambda: isinstance(configs.informer.last_error, ApiTimeoutError), "no answer", 12)
+            await eventually(lambda: isinstance(configs.informer.last_error, ApiTimeoutError), "no answer", 20)
             proxy.tcp.resume()
             await direct.create(config("a", namespace))
             await configs.sees("a")
@@ -295,7 +296,7 @@ async def test_w04_a_service_accounts_token_is_rotated_and_only_the_watch_that_m
 async def until_refused(plane: ControlPlane, token: str) -> None:
     """kube-apiserver believes a token for ten seconds after it has looked at it."""
     async with client_of(plane, user={"token": token}) as client:
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_SECONDS):
             while True:
                 try:
                     await client.raw.request("GET", "/api/v1/namespaces/default")
@@ -314,15 +315,18 @@ async def test_w06_bookmarks_move_a_quiet_kind_on(plane: ControlPlane) -> None:
         client_of(plane, port=proxy.tcp.port, plain=True) as client,
     ):
         namespace = await new_namespace(direct)
+
+        def versions() -> list[int]:
+            """From which ones it was watched."""
+            targets = proxy.targets("gadgets", watch=True)
+            return [int(parse_qs(urlsplit(target).query)["resourceVersion"][0]) for target in targets]
+
         async with following(client, Gadget, namespace, options=options):
             await direct.create(config("of-another-kind", namespace))
             await direct.list(Gadget, namespace=namespace)  # which makes kube-apiserver ask etcd how far it is
-            await eventually(lambda: len(proxy.targets("gadgets", watch=True)) >= 2, "a second watch")
-        versions = [
-            int(parse_qs(urlsplit(target).query)["resourceVersion"][0])
-            for target in proxy.targets("gadgets", watch=True)
-        ]
-        assert versions[1] > versions[0]
+            # mostly the second does; a kube-apiserver that stands still at that moment sends no bookmark
+            await eventually(lambda: versions()[-1:] > versions()[:1], "a watch from a newer version")
+        assert versions() == sorted(versions())
         assert len(proxy.targets("gadgets", watch=False)) == 1
 
 
@@ -391,8 +395,8 @@ async def test_w11_what_is_not_served_or_not_allowed_is_named_and_comes_back_wit
         following(direct, Latecomer, None, wait=False) as latecomers,
         following(client, Secret, "default", wait=False) as secrets,
     ):
-        await eventually(lambda: isinstance(latecomers.informer.last_error, NotFoundError), "a 404", 10)
-        await eventually(lambda: isinstance(secrets.informer.last_error, ForbiddenError), "a 403", 10)
+        await eventually(lambda: isinstance(latecomers.informer.last_error, NotFoundError), "a 404")
+        await eventually(lambda: isinstance(secrets.informer.last_error, ForbiddenError), "a 403")
         assert "cannot list" in latecomers.informer.trouble
         assert "latecomers" in latecomers.informer.trouble
         assert "cannot list" in secrets.informer.trouble
@@ -408,8 +412,24 @@ async def test_w11_what_is_not_served_or_not_allowed_is_named_and_comes_back_wit
                 subjects=[Subject(apiGroup="rbac.authorization.k8s.io", kind="User", name="plain-user")],
             )
         )
-        await eventually(lambda: latecomers.informer.synced and secrets.informer.synced, "both come back", 15)
-        await eventually(lambda: latecomers.informer.last_error is secrets.informer.last_error is None, "no trouble", 5)
+        async with client_of(plane, context="plain-user") as plain:
+            await until_answered(direct, resource_of(Latecomer).path())
+            await until_answered(plain, "/api/v1/namespaces/default/secrets")
+        # ten seconds, and what a busy machine may take on top
+        await eventually(lambda: latecomers.informer.synced and secrets.informer.synced, "both come back", 20)
+        await eventually(lambda: latecomers.informer.last_error is secrets.informer.last_error is None, "no trouble")
+
+
+async def until_answered(client: ApiClient, path: str) -> None:
+    """kube-apiserver takes a moment to serve a new kind, and to hear of new rights."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while True:
+            try:
+                await client.raw.request("GET", path)
+            except (ForbiddenError, NotFoundError):
+                await anyio.sleep(0.1)
+            else:
+                return
 
 
 async def install(client: ApiClient, manifest: JsonObject) -> None:
@@ -487,7 +507,7 @@ async def test_w14_fifty_watches_do_not_hold_up_other_requests_of_their_client(p
         namespace = await new_namespace(client)
         for _ in range(50):
             await watches.enter_async_context(client.watch(ConfigMap, namespace=namespace, resource_version="0"))
-        with anyio.fail_after(30):
+        with anyio.fail_after(PATIENCE_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for number in range(50):
                     tasks.start_soon(client.create, config(f"c{number}", namespace))
