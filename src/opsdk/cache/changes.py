@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, final
 
 import msgspec
@@ -32,20 +31,23 @@ _DOCUMENTS: Final = msgspec.json.Decoder(_Document)
 
 
 @final
-class Cached(Generic[T_co]):
+class Cached(msgspec.Struct, Generic[T_co], eq=False, gc=False):
     """One version of an object as a cache has it: bytes, and the header of them.
+
+    Not tracked by the garbage collector: it refers to bytes, a header, and what decodes all objects of its kind.
 
     Attributes:
         header: What is known without decoding.
         raw: The object as JSON, without managedFields.
+        codec: Decodes it.
+        listed_in: Which list showed it last. The store's own: in a set of the keys that were seen, it would cost as
+            much as a small page for each list.
     """
 
-    __slots__ = ("_codec", "header", "raw")
-
-    def __init__(self, header: Header, raw: bytes, codec: Codec[T_co]) -> None:
-        self.header: Header = header
-        self.raw: bytes = raw
-        self._codec = codec
+    header: Header
+    raw: bytes
+    codec: Codec[T_co]
+    listed_in: int = 0
 
     def decode(self) -> T_co:
         """The object: a new one with each call, so changing it changes nothing here.
@@ -53,7 +55,7 @@ class Cached(Generic[T_co]):
         Raises:
             DecodeError: It does not fit its model.
         """
-        return self._codec.decode(self.raw)
+        return self.codec.decode(self.raw)
 
     def annotations(self) -> Mapping[str, str]:
         """The annotations, read from the bytes without decoding the rest."""
@@ -79,8 +81,7 @@ class Cached(Generic[T_co]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectAdded(Generic[T_co]):
+class ObjectAdded(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """An object is there that was not there before.
 
     Args:
@@ -93,8 +94,7 @@ class ObjectAdded(Generic[T_co]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectModified(Generic[T_co]):
+class ObjectModified(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """An object changed: perhaps several times since `old`."""
 
     old: Cached[T_co]
@@ -102,8 +102,7 @@ class ObjectModified(Generic[T_co]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObjectDeleted(Generic[T_co]):
+class ObjectDeleted(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True):
     """An object is gone; `old` is the last that is known of it."""
 
     old: Cached[T_co]

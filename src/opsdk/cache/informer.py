@@ -12,6 +12,7 @@ from typing import Generic, final
 import anyio
 from typing_extensions import TypeVar
 
+from opsdk._backend import current_loop
 from opsdk.cache._streaming import StreamingRefusals
 from opsdk.cache.changes import Cached, Change, Handler, ObjectAdded, ObjectDeleted
 from opsdk.cache.header import order_of
@@ -105,6 +106,7 @@ class Informer(Generic[T]):
         self._synced = False
         self._sync_event: anyio.Event | None = None
         self._heard_at: float | None = None
+        self._clock: Callable[[], float] = anyio.current_time  # replaced by what it asks: each event asks
         self._error: ApiError | None = None
         self._failing: Verb = "list"
 
@@ -212,7 +214,8 @@ class Informer(Generic[T]):
             raise ManagerError(f"the informer of {self.describe()} runs already")
         self._running = True
         try:
-            self._heard_at = anyio.current_time()
+            self._clock = current_loop().time
+            self._heard_at = self._clock()
             await self._reflector.run()
         finally:
             self._running = False
@@ -221,8 +224,10 @@ class Informer(Generic[T]):
 
     def read(self, request: Request, /) -> Cached[T] | None:
         """The object, as last seen or as last written by this process, whichever is newer; None: there is none."""
-        key = key_of(request)
-        return self._in_reach(self._overlay.over(key, self._store.cached(request)))
+        found = self._store.cached(request)
+        if len(self._overlay):
+            found = self._overlay.over(key_of(request), found)
+        return self._in_reach(found)
 
     def select(
         self, *, namespace: str | None = None, labels: LabelSelector | Selector | None = None
@@ -351,7 +356,7 @@ class Informer(Generic[T]):
             self._recovered()
 
     def _alive(self, resource_version: str) -> None:
-        self._heard_at = anyio.current_time()
+        self._heard_at = self._clock()
         self._recovered()
         if resource_version:
             self._overlay.caught_up(order_of(resource_version))

@@ -14,7 +14,7 @@ from typing_extensions import TypeVar
 from opsdk.cache._streaming import StreamingRefusals
 from opsdk.cache.informer import Informer
 from opsdk.cache.reflector import ReflectorOptions
-from opsdk.cache.selectors import Selector, selector_of
+from opsdk.cache.selectors import EVERYTHING, Selector, selector_of
 from opsdk.cache.store import Malformed, MalformedHook
 from opsdk.client import ApiClient
 from opsdk.errors import ConfigurationError, ManagerError
@@ -179,8 +179,8 @@ class Informers:
 
     def covering(self, kind: type[T], namespace: str | None) -> Sequence[Informer[T]]:
         """The informers that together have all objects of the class in a namespace (None: in all); empty: none do."""
-        everywhere = () if namespace is None else self._exactly(kind, None, Selector())
-        return everywhere or self.selecting(kind, namespace, Selector())
+        everywhere = () if namespace is None else self._exactly(kind, None, EVERYTHING)
+        return everywhere or self.selecting(kind, namespace, EVERYTHING)
 
     def selecting(
         self, kind: type[T], namespace: str | None, selector: LabelSelector | Selector

@@ -25,6 +25,7 @@ from typing import Final, Literal, Protocol, TypeAlias, final
 import anyio
 import msgspec
 
+from opsdk._backend import current_loop
 from opsdk.cache._streaming import ENDS_INITIAL_EVENTS, StreamingRefusals
 from opsdk.cache.header import order_of
 from opsdk.client import RawClient, RawEvent
@@ -172,6 +173,31 @@ class _Backoff:
         seconds = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(self._failures, 16), longest)
         self._failures += 1
         return seconds * self._random.uniform(0.7, 1.3)
+
+
+@final
+class _Silence:
+    """Cancels a scope that nothing has been heard in for a time, or a little longer.
+
+    A deadline is moved only when it has come that much nearer: moving it costs as much as reading an event.
+    """
+
+    def __init__(self, scope: anyio.CancelScope, seconds: float) -> None:
+        self._scope = scope
+        self._slack = seconds / 64
+        self._seconds = seconds + self._slack
+        self._clock = current_loop().time
+        self._move()
+
+    def broken(self) -> None:
+        """Something was heard."""
+        if self._clock() >= self._moves_at:
+            self._move()
+
+    def _move(self) -> None:
+        now = self._clock()
+        self._scope.deadline = now + self._seconds
+        self._moves_at = now + self._slack
 
 
 @final
@@ -333,20 +359,26 @@ class Reflector:
             resource_version=self._version or None,
             send_initial_events=not self._version,
             timeout=options.watch_timeout * self._random.uniform(1.0, 2.0),
-            inactivity=options.inactivity,
+            answer_within=options.inactivity,
             metadata_only=self._metadata_only,
         ) as events:
             if self._version:
                 self._sink.connected()
                 self._accepted = True
-            async for event in events:
-                self._silent = 0
-                if event.type == "BOOKMARK":
-                    self._bookmark(_bookmark(event.object))
-                elif self._version:
-                    self._move(self._sink.event(event))
-                else:
-                    self._sink.initial(event)
+            with anyio.CancelScope() as scope:
+                silence = _Silence(scope, options.inactivity.total_seconds())
+                async for event in events:
+                    self._silent = 0
+                    if event.type == "BOOKMARK":
+                        self._bookmark(_bookmark(event.object))
+                    elif self._version:
+                        self._move(self._sink.event(event))
+                    else:
+                        self._sink.initial(event)
+                    silence.broken()
+        if scope.cancelled_caught:
+            msg = f"watch of {self._resource}: silent for {options.inactivity}, so the connection was given up"
+            raise ApiTimeoutError(msg)
 
     def _bookmark(self, bookmark: _BookmarkMeta) -> None:
         version = bookmark.resource_version

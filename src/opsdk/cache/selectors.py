@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, TypeAlias, cast, final
+
+import msgspec
 
 from opsdk.errors import ObjectError
 from opsdk.types import LabelSelector
 
-__all__ = ["Requirement", "Selector", "selector_of"]
+__all__ = ["EVERYTHING", "Requirement", "Selector", "selector_of"]
 
 Operator: TypeAlias = Literal["in", "notin", "exists", "absent"]
 
@@ -23,8 +24,7 @@ _VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition on one label."""
 
     key: str
@@ -57,21 +57,24 @@ class Requirement:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """All of several requirements. Two that say the same in the same way are equal."""
 
     requirements: frozenset[Requirement] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether the labels fulfil all of it."""
-        return all(requirement.matches(labels) for requirement in self.requirements)
+        return not self.requirements or all(requirement.matches(labels) for requirement in self.requirements)
 
     def __bool__(self) -> bool:
         return bool(self.requirements)
 
     def __str__(self) -> str:
         return ",".join(sorted(str(requirement) for requirement in self.requirements))
+
+
+EVERYTHING: Final = Selector()
+"""Requires nothing."""
 
 
 def selector_of(labels: LabelSelector | Selector | None) -> Selector:
@@ -81,7 +84,7 @@ def selector_of(labels: LabelSelector | Selector | None) -> Selector:
         ObjectError: The text is no selector; or they are neither a text nor texts by texts.
     """
     if labels is None:
-        return Selector()
+        return EVERYTHING
     if isinstance(labels, Selector):
         return labels
     if isinstance(labels, str):

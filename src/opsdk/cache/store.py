@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, final
 
-import msgspec
 from typing_extensions import TypeVar
 
 from opsdk.cache._label_index import LabelIndex
@@ -59,13 +58,6 @@ class Malformed:
 
 MalformedHook: TypeAlias = Callable[[Malformed], None]
 """Is told about an object that does not fit its model, once per resourceVersion."""
-
-
-class _Slot(msgspec.Struct, gc=False):
-    header: Header
-    raw: bytes
-    listed_in: int
-    """Which list showed it last: a set of the keys that were seen would cost as much as a small page for each list."""
 
 
 @final
@@ -127,7 +119,7 @@ class Store(Generic[T]):
         self._keep_manager = keep_manager
         self._metadata_only = is_metadata_only(kind)
         self._hook = malformed
-        self._slots: dict[Key, _Slot] = {}
+        self._objects: dict[Key, Cached[T]] = {}
         self._lists = 0
         self._namespaces: dict[str, set[Key]] = {}
         self._indexes: dict[str, _Index[T]] = {_OWNER: _Index(_by_owner)}
@@ -143,17 +135,17 @@ class Store(Generic[T]):
         return self._kind
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._objects)
 
     def __bool__(self) -> bool:
         return True  # an empty store is a store
 
     def __contains__(self, request: Request) -> bool:
-        return key_of(request) in self._slots
+        return key_of(request) in self._objects
 
     def cached(self, request: Request, /) -> Cached[T] | None:
         """The object as the cache has it; None when there is none."""
-        return self._at(key_of(request))
+        return self._objects.get(key_of(request))
 
     def get(self, request: Request, /) -> T | None:
         """The object, decoded; None when there is none.
@@ -161,7 +153,7 @@ class Store(Generic[T]):
         Raises:
             DecodeError: It does not fit its model.
         """
-        found = self._at(key_of(request))
+        found = self._objects.get(key_of(request))
         return None if found is None else self.decode(found)
 
     def select(
@@ -177,20 +169,22 @@ class Store(Generic[T]):
             ObjectError: `labels` is no selector.
         """
         selector = selector_of(labels)
-        slots = [self._slots[key] for key in self._candidates(namespace, selector)]
-        return (Cached(slot.header, slot.raw, self._codec) for slot in slots if selector.matches(slot.header.labels))
+        found = [self._objects[key] for key in self._candidates(namespace, selector)]
+        return (cached for cached in found if selector.matches(cached.header.labels))
 
     def _candidates(self, namespace: str | None, selector: Selector) -> Collection[Key]:
         if selector:
-            found = self._labels.candidates(selector, ((key, slot.header.labels) for key, slot in self._slots.items()))
+            found = self._labels.candidates(
+                selector, ((key, cached.header.labels) for key, cached in self._objects.items())
+            )
             if found is not None:
                 return found if namespace is None else [key for key in found if key[0] == namespace]
-        return self._slots if namespace is None else self._namespaces.get(namespace, ())
+        return self._objects if namespace is None else self._namespaces.get(namespace, ())
 
     def by_uid(self, uid: str, /) -> Cached[T] | None:
         """The object with that uid."""
         key = self._uids.get(uid)
-        return None if key is None else self._at(key)
+        return None if key is None else self._objects.get(key)
 
     def owned_by(self, uid: str, /) -> list[Cached[T]]:
         """The objects with an owner reference to that uid."""
@@ -205,7 +199,7 @@ class Store(Generic[T]):
         index = self._indexes.get(name)
         if index is None:
             raise LookupError(f"{self._resource.kind} has no index {name!r}; declare it with add_index")
-        return [found for key in index.keys.get(value, ()) if (found := self._at(key)) is not None]
+        return [found for key in index.keys.get(value, ()) if (found := self._objects.get(key)) is not None]
 
     def add_index(self, name: str, function: IndexFunction[T], /) -> None:
         """Declare an index. Objects that are there already are indexed at once.
@@ -218,8 +212,8 @@ class Store(Generic[T]):
             raise ValueError(msg)
         index = _Index(function)
         self._indexes[name] = index
-        for key, slot in self._slots.items():
-            index.put(key, self._values(index, Cached(slot.header, slot.raw, self._codec)))
+        for key, cached in self._objects.items():
+            index.put(key, self._values(index, cached))
 
     def decode(self, cached: Cached[T], /) -> T:
         """Decode an object of this store, and report it if it does not fit.
@@ -263,27 +257,32 @@ class Store(Generic[T]):
             listed: A list showed it, so it is what there is now, even if it is older than what was seen before: then
                 the server was restored from a backup. Else an older version is one that was overtaken.
         """
-        key = (new.header.namespace or "", new.header.name)
-        old = self._at(key)
-        if old is not None and old.header.uid == new.header.uid:
-            if old.header.resource_version == new.header.resource_version:
-                self._slots[key].listed_in = self._lists
-                return []
-            if not listed and new.header.order < old.header.order:
-                return []
-            self._set(key, new)
-            return [ObjectModified(old=old, new=new)]
-        self._set(key, new)
-        added: Change[T] = ObjectAdded(new=new, initial=initial)
-        return [added] if old is None else [ObjectDeleted(old=old), added]
+        header = new.header
+        key = (header.namespace or "", header.name)
+        old = self._objects.get(key)
+        new.listed_in = self._lists
+        if old is None:
+            self._insert(key, new)
+            return [ObjectAdded(new=new, initial=initial)]
+        if old.header.uid != header.uid:
+            self._drop(key, old)
+            self._insert(key, new)
+            return [ObjectDeleted(old=old), ObjectAdded(new=new, initial=initial)]
+        if old.header.resource_version == header.resource_version:
+            old.listed_in = self._lists
+            return []
+        if not listed and header.order < old.header.order:
+            return []
+        self._replace(key, old, new)
+        return [ObjectModified(old=old, new=new)]
 
     def discard(self, last: Cached[T], /) -> list[Change[T]]:
         """Take out an object of which `last` is the last that is known, and say what that changes."""
         key = (last.header.namespace or "", last.header.name)
-        old = self._at(key)
+        old = self._objects.get(key)
         if old is None or old.header.uid != last.header.uid:
             return []
-        self._drop(key)
+        self._drop(key, old)
         return [ObjectDeleted(old=last)]
 
     def list_started(self) -> None:
@@ -292,29 +291,15 @@ class Store(Generic[T]):
 
     def discard_unlisted(self) -> list[Change[T]]:
         """Take out all objects that were not put since the list began, and say what that changes."""
-        gone = [key for key, slot in self._slots.items() if slot.listed_in != self._lists]
-        changes: list[Change[T]] = []
-        for key in gone:
-            old = self._at(key)
-            if old is not None:
-                self._drop(key)
-                changes.append(ObjectDeleted(old=old))
-        return changes
+        gone = [(key, cached) for key, cached in self._objects.items() if cached.listed_in != self._lists]
+        for key, cached in gone:
+            self._drop(key, cached)
+        return [ObjectDeleted(old=cached) for _, cached in gone]
 
-    def _at(self, key: Key) -> Cached[T] | None:
-        slot = self._slots.get(key)
-        return None if slot is None else Cached(slot.header, slot.raw, self._codec)
-
-    def _set(self, key: Key, new: Cached[T]) -> None:
-        known, old = self._uids.get(new.header.uid), self._slots.get(key)
-        if known is not None and known == key and old is not None:
-            key = known  # one tuple for all places, as long as the object lives
-            self._labels.drop(key, old.header.labels)
-        else:
-            self._forget(key)
-            self._uids[new.header.uid] = key
+    def _insert(self, key: Key, new: Cached[T]) -> None:
+        self._objects[key] = new
+        self._uids[new.header.uid] = key
         self._labels.put(key, new.header.labels)
-        self._slots[key] = _Slot(new.header, new.raw, self._lists)
         keys = self._namespaces.get(key[0])
         if keys is None:
             keys = self._namespaces[key[0]] = set()
@@ -322,9 +307,26 @@ class Store(Generic[T]):
         for index in self._indexes.values():
             index.put(key, self._values(index, new))
 
-    def _drop(self, key: Key) -> None:
-        self._forget(key)
-        del self._slots[key]
+    def _replace(self, key: Key, old: Cached[T], new: Cached[T]) -> None:
+        """Another version of an object that is there: its keys stay where they are."""
+        self._objects[key] = new
+        known = self._uids.get(new.header.uid)
+        if known is not None and known == key:
+            key = known  # one tuple for all places, as long as the object lives
+        else:
+            self._uids[new.header.uid] = key
+        if old.header.labels != new.header.labels:
+            self._labels.drop(key, old.header.labels)
+            self._labels.put(key, new.header.labels)
+        for name, index in self._indexes.items():
+            if name != _OWNER or old.header.owners != new.header.owners:
+                index.put(key, self._values(index, new))
+
+    def _drop(self, key: Key, old: Cached[T]) -> None:
+        del self._objects[key]
+        if self._uids.get(old.header.uid) == key:
+            del self._uids[old.header.uid]
+        self._labels.drop(key, old.header.labels)
         self._reported.pop(key, None)
         if keys := self._namespaces.get(key[0]):
             keys.discard(key)
@@ -332,14 +334,6 @@ class Store(Generic[T]):
                 del self._namespaces[key[0]]
         for index in self._indexes.values():
             index.drop(key)
-
-    def _forget(self, key: Key) -> None:
-        slot = self._slots.get(key)
-        if slot is None:
-            return
-        self._labels.drop(key, slot.header.labels)
-        if self._uids.get(slot.header.uid) == key:
-            del self._uids[slot.header.uid]
 
     def _values(self, index: _Index[T], cached: Cached[T]) -> Iterable[str]:
         try:

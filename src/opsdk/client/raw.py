@@ -5,7 +5,6 @@ Nothing here knows a model. Objects are the bytes in which the server sent them.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -80,8 +79,7 @@ class RawPage:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class RawEvent:
+class RawEvent(msgspec.Struct, frozen=True, gc=False):
     """One event of a watch.
 
     Args:
@@ -284,6 +282,7 @@ class RawClient:
         timeout: timedelta | None = None,  # noqa: ASYNC109 - the server's timeout, not ours
         send_initial_events: bool = False,
         inactivity: timedelta | None = None,
+        answer_within: timedelta | None = None,
         metadata_only: bool = False,
     ) -> AsyncGenerator[AsyncIterator[RawEvent]]:
         """One watch request, with bookmarks; never repeated.
@@ -297,13 +296,15 @@ class RawClient:
             timeout: The server ends the watch after this long; None leaves it to the server.
             send_initial_events: Begin with all objects and a bookmark that says they are complete.
             inactivity: Longest silence to accept, by anyio's clock; None: no limit but `timeout`.
+            answer_within: Longest wait for the answer to begin. Default: `inactivity`.
             metadata_only: Objects come as PartialObjectMetadata.
 
         Raises:
             GoneError: The version is too old, as an answer or within the stream.
             ApiStatusError: The server refused the watch, or ended it with an ERROR event.
             ApiConnectionError: The connection could not be made, or broke, in the middle of a line or between lines.
-            ApiTimeoutError: The answer did not begin, or the stream was silent, for longer than `inactivity`.
+            ApiTimeoutError: The answer did not begin within `answer_within`, or the stream was silent for longer than
+                `inactivity`.
             ApiProtocolError: A line is no event.
         """
         query = [("watch", "true"), ("allowWatchBookmarks", "true"), *selection(labels, fields)]
@@ -314,8 +315,9 @@ class RawClient:
         if timeout is not None:
             query.append(("timeoutSeconds", whole_seconds(timeout)))
         path = resource.path(namespace=namespace)
+        within = inactivity if answer_within is None else answer_within
         silence = min(
-            _NEVER if timeout is None else timeout + _SLACK, _NEVER if inactivity is None else inactivity + _HEAD_SLACK
+            _NEVER if timeout is None else timeout + _SLACK, _NEVER if within is None else within + _HEAD_SLACK
         )
         request = HttpRequest(
             method="GET",
@@ -380,26 +382,27 @@ class _RawWatch(AsyncIterator[RawEvent]):
         if self._done:
             raise StopAsyncIteration
         try:
-            line = self._lines.pop()
-            while line is None:
+            while (line := self._lines.pop()) is None:
                 self._lines.feed(await self._receive())
-                line = self._lines.pop()
             return self._event(line)
         except Exception:
             self._done = True  # after an error or the end there is nothing more to read
             raise
 
     async def _receive(self) -> bytes:
-        # A bare scope: `fail_after` costs more than reading the event that comes.
-        seconds = math.inf if self._inactivity_seconds is None else self._inactivity_seconds
-        with anyio.CancelScope(deadline=anyio.current_time() + seconds):
-            try:
+        try:
+            if self._inactivity_seconds is None:
                 return await anext(self._chunks)
-            except StopAsyncIteration:
-                if self._lines.cut:
-                    raise ApiConnectionError(f"watch {self._path}: the stream ended in the middle of a line") from None
-                raise
-        raise ApiTimeoutError(f"watch {self._path}: silent for {seconds:g} s, so the connection was given up")
+            # A bare scope: `fail_after` costs more than reading the event that comes.
+            with anyio.CancelScope(deadline=anyio.current_time() + self._inactivity_seconds):
+                return await anext(self._chunks)
+        except StopAsyncIteration:
+            if self._lines.cut:
+                raise ApiConnectionError(f"watch {self._path}: the stream ended in the middle of a line") from None
+            raise
+        raise ApiTimeoutError(
+            f"watch {self._path}: silent for {self._inactivity_seconds:g} s, so the connection was given up"
+        )
 
     def _event(self, line: bytes) -> RawEvent:
         try:

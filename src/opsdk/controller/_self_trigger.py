@@ -93,9 +93,8 @@ class SelfTriggerDetector(Generic[T]):
                 break
             self._forget_end(oldest)
 
-    def changed(self, old: Cached[T], new: Cached[T]) -> None:
+    def changed(self, request: Request, old: Cached[T], new: Cached[T]) -> None:
         """The object changed in a way that causes a reconcile."""
-        request = new.header.request
         ended_at = self._ended.get(request)
         if request in self._running or (ended_at is not None and anyio.current_time() - ended_at <= _ECHO_SECONDS):
             trail = self._trails.get(request)

@@ -125,15 +125,15 @@ class PrimarySource(Generic[T]):
         """Feed the queue until cancelled."""
 
         def handle(change: Change[T]) -> None:
-            request = _sides(change)[-1].header.request
+            request = (change.old if isinstance(change, ObjectDeleted) else change.new).header.request
             if isinstance(change, ObjectDeleted):
                 self._detector.gone(request)
             if not _wanted(self._predicates, change, self._controller) and request not in self._malformed:
                 return
             if isinstance(change, ObjectDeleted):
                 self._malformed.discard(request)
-            if isinstance(change, ObjectModified):
-                self._detector.changed(change.old, change.new)
+            elif isinstance(change, ObjectModified):
+                self._detector.changed(request, change.old, change.new)
             queue.add(request, priority=_priority(change))
 
         await _follow(self.informers, handle)

@@ -187,7 +187,10 @@ class ControllerBuilder(Generic[T]):
         malformed = MalformedObjects()
 
         def look_up(request: Request) -> Cached[T] | None:
-            return next((found for informer in primary if (found := informer.read(request)) is not None), None)
+            for informer in primary:
+                if (found := informer.read(request)) is not None:
+                    return found
+            return None
 
         queue = WorkQueue(self._name, rate_limiter=self._rate_limit, metrics=self._host.metrics.workqueue(self._name))
         self._host.metrics.watch_workqueue(queue)

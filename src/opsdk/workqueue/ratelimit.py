@@ -84,8 +84,9 @@ class ExponentialBackoff(Generic[K]):
 
     def forget(self, key: K, /) -> None:
         """Let `key` start afresh."""
-        with self._lock:
-            self._failures.pop(key, None)
+        if key in self._failures:  # hardly any: each success asks for this
+            with self._lock:
+                self._failures.pop(key, None)
 
     def failures(self, key: K, /) -> int:
         """How often `key` failed since it was forgotten."""
