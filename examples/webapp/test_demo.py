@@ -24,5 +24,5 @@ def test_ctrl_c_while_the_demo_still_imports_ends_it_without_a_word(tmp_path: Pa
         assert demo.stdout is not None
         assert demo.stdout.readline() == "importing\n"
         demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=30)
+        _, errors = demo.communicate(timeout=120)
     assert (demo.returncode, errors) == (130, "")

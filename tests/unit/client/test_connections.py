@@ -93,7 +93,7 @@ async def test_no_more_than_twenty_idle_connections_are_kept(make_transport: Mak
             for _ in range(30):
                 tasks.start_soon(transport.request, get())
         assert server.connections == 30
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while server.open > 20:  # noqa: ASYNC110 - the server notices by itself
                 await anyio.sleep(0.01)
         assert server.open > 0
@@ -121,7 +121,7 @@ async def test_idle_connections_are_closed_when_they_have_not_been_used_for_long
         await anyio.sleep(0.3)
         await transport.request(get())
         assert server.connections == 6, "none of the old ones is used"
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while server.open > 1:  # noqa: ASYNC110 - the server notices by itself
                 await anyio.sleep(0.01)
 
@@ -213,7 +213,7 @@ async def test_under_random_cancellation_every_answer_is_the_right_one_and_nothi
                         tasks.start_soon(one, transport, batch * 25 + number)
             assert (await transport.request(get("/7"))).body == body_of("/7")
         assert finished >= 60
-        with anyio.fail_after(5):
+        with anyio.fail_after(60):
             while server.open:  # noqa: ASYNC110 - the server notices by itself
                 await anyio.sleep(0.01)
         gc.collect()

@@ -75,7 +75,7 @@ async def test_a_command_can_be_run_in_a_pod() -> None:
 
     async with serving(handler) as server, ApiClient.from_config(config(server.url, user={"token": "t"})) as client:
         plain = client.lightkube()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             done = await plain.exec("p", namespace="n", command=["echo", "hello"], stdout=True)
         await plain.close()
     assert (done.exit_code, done.stdout) == (0, "hello\n")

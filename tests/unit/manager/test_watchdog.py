@@ -54,8 +54,9 @@ async def test_w15_a_blocked_loop_is_measured_from_another_thread_and_its_stack_
 
 
 async def test_an_idle_loop_is_not_a_blocked_one(caplog: pytest.LogCaptureFixture) -> None:
-    watchdog = Watchdog(warn_after=timedelta(seconds=0.2), interval=timedelta(seconds=0.05))
-    with caplog.at_level(logging.WARNING, "opsdk.manager.watchdog"), anyio.move_on_after(0.8):
+    """Nor is one on a machine that stands still for a moment, as machines that are shared do."""
+    watchdog = Watchdog(warn_after=timedelta(seconds=1), interval=timedelta(seconds=0.05))
+    with caplog.at_level(logging.WARNING, "opsdk.manager.watchdog"), anyio.move_on_after(1.5):
         await watchdog.run()
     assert caplog.text == ""
 
@@ -71,8 +72,11 @@ async def test_the_watchdog_takes_its_thread_with_it_and_beats_on_the_loop() -> 
         interval=timedelta(seconds=0.02),
         on_beat=lambda: beats.append(threading.get_ident()),
     )
-    with anyio.move_on_after(0.3):
-        await watchdog.run()
-    assert len(beats) > 3
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watchdog.run)
+            while len(beats) <= 3:  # noqa: ASYNC110 - the watchdog knows of no listener but that one
+                await anyio.sleep(0.01)
+            tasks.cancel_scope.cancel()
     assert set(beats) == {threading.get_ident()}
     assert not [thread for thread in threading.enumerate() if thread.name == "opsdk-watchdog"]

@@ -129,7 +129,7 @@ def test_metrics_are_served_in_the_format_that_the_scraper_asks_for() -> None:
     metrics = Metrics()
     metrics.leader("op").leading(True)
     with metrics.server("127.0.0.1:0") as server:
-        with urllib.request.urlopen(server.url + "/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(server.url + "/metrics", timeout=30) as answer:
             text = answer.read().decode()
             assert answer.headers["Content-Type"].startswith("text/plain")
         families = {family.name for family in text_string_to_metric_families(text)}
@@ -138,16 +138,16 @@ def test_metrics_are_served_in_the_format_that_the_scraper_asks_for() -> None:
         openmetrics = urllib.request.Request(
             server.url + "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}
         )
-        with urllib.request.urlopen(openmetrics, timeout=5) as answer:
+        with urllib.request.urlopen(openmetrics, timeout=30) as answer:
             assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
             assert answer.read().endswith(b"# EOF\n")
 
         nonsense = urllib.request.Request(server.url + "/metrics", headers={"Accept": "text/plain; version=x"})
-        with urllib.request.urlopen(nonsense, timeout=5) as answer:
+        with urllib.request.urlopen(nonsense, timeout=30) as answer:
             assert answer.status == 200
 
         with pytest.raises(urllib.error.HTTPError, match="404") as missing:
-            urllib.request.urlopen(server.url + "/", timeout=5)
+            urllib.request.urlopen(server.url + "/", timeout=30)
         missing.value.close()
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("opsdk-http")]
 

@@ -28,7 +28,7 @@ def hello(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[b
 
 
 def read(url: str, context: ssl.SSLContext | None = None) -> bytes:
-    with urllib.request.urlopen(url, timeout=5, context=context) as answer:
+    with urllib.request.urlopen(url, timeout=30, context=context) as answer:
         body = answer.read()
         assert isinstance(body, bytes)
         return body
@@ -76,7 +76,7 @@ def test_a_silent_client_keeps_neither_others_waiting_nor_the_server_open() -> N
         assert read(server.url) == b"hello"
         before = time.monotonic()
         server.close()
-        assert time.monotonic() - before < 2
+        assert time.monotonic() - before < 8, "not even until it is given up as silent"
         assert opsdk_threads() == []
 
 
