@@ -58,6 +58,7 @@ class TlsWire:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=hostname)
+        self._ended = False
 
     async def shake_hands(self, seconds: float) -> None:
         """Agree on keys.
@@ -92,15 +93,12 @@ class TlsWire:
     async def receive(self, seconds: float, /) -> bytes:
         """What comes next, decrypted."""
         while True:
-            if self._incoming.pending or self._tls.pending():
-                try:
-                    return self._tls.read(_READ_BYTES)
-                except ssl.SSLWantReadError:
-                    await self._flush(seconds)  # the answer to a change of keys
-                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                    return b""
-            if not await self._more(seconds):
+            if data := self._read():
+                return data
+            if self._ended:
                 return b""
+            await self._flush(seconds)  # the answer to a change of keys
+            await self._more(seconds)
 
     def is_quiet(self) -> bool:
         """Whether the connection stands and nothing has come that was not received."""
@@ -110,14 +108,29 @@ class TlsWire:
         """Close the connection at once."""
         self._connection.abort()
 
+    def _read(self) -> bytes:
+        """All that is there: a server that says much writes many records, and each step above costs as much for one."""
+        parts: list[bytes] = []
+        try:
+            while self._incoming.pending or self._tls.pending():
+                parts.append(self._tls.read(_READ_BYTES))
+        except ssl.SSLWantReadError:
+            pass  # the rest of a record, or what is not for us
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            self._ended = True
+        except ssl.SSLError:
+            if not parts:  # else it is met again
+                raise
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
     async def _flush(self, seconds: float) -> None:
         if self._outgoing.pending:
             await self._connection.send(self._outgoing.read(), seconds)
 
-    async def _more(self, seconds: float) -> bool:
+    async def _more(self, seconds: float) -> None:
         data = await self._connection.receive(seconds)
         if data:
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
-        return bool(data)
+            self._ended = not self._incoming.pending  # else it is read first
