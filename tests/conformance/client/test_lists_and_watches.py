@@ -84,7 +84,7 @@ async def test_what_the_objects_of_a_list_share_cannot_be_changed_through_one_of
     assert isinstance(copied, dict)
     copied["f:data"] = {}
     (entry,) = metadata_of(alone).managedFields or []
-    assert fields_of(entry) == fields_of(other[0]), "if at another second, perhaps"
+    assert fields_of(entry) == fields_of(other[0])
     first.data = {"k": "2"}
     assert data_of(await site.client.replace(first)) == {"k": "2"}
 
