@@ -12,6 +12,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from opsdk._lightkube import load_clients_when_asked
+
 if TYPE_CHECKING:
     from opsdk.errors import NotReadyError, RetryError, TerminalError
     from opsdk.manager import Manager, ManagerOptions, default_manager_options, for_state_machine, setup
@@ -64,6 +66,8 @@ __all__ = [
     "setup",
     "setup_reconciler",
 ]
+
+load_clients_when_asked()
 
 _HOMES: Final = {
     "errors": ("NotReadyError", "RetryError", "TerminalError"),
