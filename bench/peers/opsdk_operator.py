@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import opsdk  # isort: skip - before lightkube, whose clients are then not loaded; see docs/design/start-up.md
+
 import os
 
 import anyio
@@ -9,7 +11,6 @@ from lightkube.resources.core_v1 import ConfigMap
 from opsdk_widgets import Converging, Widget
 from reporting import Arguments, Seen, arguments, tell
 
-from opsdk import Client, Manager, ManagerOptions, Request, Result
 from opsdk.controller import generation_changed
 
 WORKERS = 8
@@ -18,11 +19,11 @@ WORKERS = 8
 class TellingFirst:
     """Converges, and tells of the first time."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: opsdk.Client) -> None:
         self.converging = Converging(client)
         self.told = False
 
-    async def reconcile(self, request: Request) -> Result:
+    async def reconcile(self, request: opsdk.Request) -> opsdk.Result:
         result = await self.converging.reconcile(request)
         if not self.told:
             self.told = True
@@ -33,18 +34,18 @@ class TellingFirst:
 class Looking:
     """Looks at each Widget and does nothing."""
 
-    def __init__(self, client: Client, seen: Seen) -> None:
+    def __init__(self, client: opsdk.Client, seen: Seen) -> None:
         self.client = client
         self.seen = seen
 
-    async def reconcile(self, request: Request) -> Result:
+    async def reconcile(self, request: opsdk.Request) -> opsdk.Result:
         widget = await self.client.find(Widget, request.name, namespace=request.namespace)
         if widget is not None:
             self.seen.look(request.name, (widget.metadata.labels or {}).get("round", ""))
-        return Result()
+        return opsdk.Result()
 
 
-async def tell_when_synced(manager: Manager, given: Arguments) -> None:
+async def tell_when_synced(manager: opsdk.Manager, given: Arguments) -> None:
     kind = ConfigMap if given.kind == "configmaps" else Widget
     informer = manager.informers.informer(kind, given.namespace)
     await informer.wait_synced()
@@ -53,13 +54,13 @@ async def tell_when_synced(manager: Manager, given: Arguments) -> None:
 
 async def main() -> None:
     given = arguments()
-    options = ManagerOptions(
+    options = opsdk.ManagerOptions(
         leader_election=False,
         namespaces=(given.namespace,),
         metrics_bind_address="127.0.0.1:0",
         probe_bind_address="127.0.0.1:0",
     )
-    manager = Manager(options)
+    manager = opsdk.Manager(options)
     seen = Seen(given.count, given.label)
     converging = TellingFirst(manager.client)
     if given.workload == "noop":

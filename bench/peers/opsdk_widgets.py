@@ -1,29 +1,22 @@
-"""Widgets, and a reconciler of theirs as users of opsdk write one."""
+"""Widgets, and a reconciler of theirs as users of opsdk write one. With `BENCH_MODELS=structs`, without pydantic."""
 
 from __future__ import annotations
 
+import os
+from typing import TYPE_CHECKING
+
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap
-from pydantic import Field
 
-from opsdk import Client, CustomResource, For, Model, Request, ResourceOwner, Result
-from opsdk.models import Conditions, set_condition
+from opsdk import Client, For, Request, ResourceOwner, Result
+from opsdk.models import set_condition
 
-__all__ = ["Converging", "Widget", "WidgetSpec", "WidgetStatus"]
+if TYPE_CHECKING or os.environ.get("BENCH_MODELS") != "structs":
+    from opsdk_widget_models import Widget, WidgetSpec
+else:
+    from opsdk_widget_structs import Widget, WidgetSpec
 
-
-class WidgetSpec(Model):
-    size: int
-    note: str = ""
-
-
-class WidgetStatus(Model):
-    observed_generation: int | None = None
-    conditions: Conditions = Field(default_factory=list)
-
-
-class Widget(CustomResource[WidgetSpec, WidgetStatus], group="bench.opsdk.dev", version="v1"):
-    """What the benchmarks are about."""
+__all__ = ["Converging", "Widget", "WidgetSpec"]
 
 
 def data_of(widget: Widget) -> dict[str, str]:
