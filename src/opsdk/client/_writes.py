@@ -273,10 +273,10 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         if typed == base.typed:
             return None
         first, last = members_of(base.typed), members_of(typed)
-        names = differing(first, last)
-        if "metadata" in names:
+        differ = differing(first, last)
+        if "metadata" in differ:
             self._refuse_another_object(target, first)
-        names = self._written(target, names)
+        names = self._written(target, differ)
         before, after = _part(first, names), _part(last, names)
         if same(before, after):
             return None
@@ -286,11 +286,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                 f"{target.what} has no metadata.resourceVersion, so nothing tells whether somebody else wrote it; "
                 f"read it first"
             )
-        raw = self.document(obj)
-        if raw is None and base.document is not None and head_of(base.document)[1] == version:
-            raw = base.document
-        if raw is None:
-            raw = await self._fetch(target)
+        raw = self._document_of(base, obj, version, moved="metadata" in differ) or await self._fetch(target)
         document = _part(_members_of_answer(raw, target.what), names)
         difference = overlay_difference(document, before, after)
         if not difference:
@@ -341,6 +337,22 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
             content_type="application/apply-patch+yaml",
         )
         return self.read(target.codec, answer, keep=not self.is_dry(dry_run))
+
+    def _document_of(self, base: Snapshot[T], obj: T, version: str, *, moved: bool) -> bytes | None:
+        """The server's document of the version that `obj` is of, if it is remembered, by the snapshot or here.
+
+        Args:
+            base: The snapshot.
+            obj: The object.
+            version: Its version.
+            moved: Whether that may be another one than the snapshot's.
+        """
+        if not moved and base.document is not None:
+            return base.document
+        raw = self.document(obj)
+        if raw is None and base.document is not None and head_of(base.document)[1] == version:
+            raw = base.document
+        return raw
 
     def _path(self, target: _Target[T]) -> str:
         return target.info.path(namespace=target.namespace, name=target.name, subresource=self.subresource)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import get_args
 
 from lightkube.models.meta_v1 import Condition
@@ -15,8 +16,6 @@ from opsdk.models.status_pass import note_condition
 from opsdk.types import ConditionStatus
 
 __all__ = ["MAX_MESSAGE", "find_condition", "is_condition_true", "set_condition"]
-
-_STATUSES = get_args(ConditionStatus)
 
 MAX_MESSAGE = 32768
 """The longest message that the API takes, in characters."""
@@ -31,6 +30,21 @@ def is_condition_true(conditions: Iterable[Condition] | None, type: str) -> bool
     """Whether the condition of that type is there and true."""
     found = find_condition(conditions, type)
     return found is not None and found.status == "True"
+
+
+@lru_cache(maxsize=1024)  # programs have few, and set them again and again
+def _check(type: str, status: str, reason: str) -> None:  # noqa: A002 - the API's word
+    """Refuse what the API does not take.
+
+    Raises:
+        ValueError: One of them is no such word.
+    """
+    if not CONDITION_TYPE.fullmatch(type) or len(type) > 316:
+        raise ValueError(f"condition type {type!r} must be a CamelCase word, such as Ready or example.com/Ready")
+    if status not in get_args(ConditionStatus):
+        raise ValueError(f"condition {type}: status {status!r} must be one of True, False and Unknown (as text)")
+    if not REASON.fullmatch(reason) or len(reason) > 1024:
+        raise ValueError(f"condition {type}: reason {reason!r} must be one CamelCase word, such as Synced")
 
 
 def set_condition(
@@ -60,12 +74,7 @@ def set_condition(
     Raises:
         ValueError: Type, status or reason are not what the API takes, or `now` has no time zone.
     """
-    if not CONDITION_TYPE.fullmatch(type) or len(type) > 316:
-        raise ValueError(f"condition type {type!r} must be a CamelCase word, such as Ready or example.com/Ready")
-    if status not in _STATUSES:
-        raise ValueError(f"condition {type}: status {status!r} must be one of True, False and Unknown (as text)")
-    if not REASON.fullmatch(reason) or len(reason) > 1024:
-        raise ValueError(f"condition {type}: reason {reason!r} must be one CamelCase word, such as Synced")
+    _check(type, status, reason)
     message = message if len(message) <= MAX_MESSAGE else f"{message[: MAX_MESSAGE - 1]}…"
     moment = None if now is None else to_second(now)
     existing = find_condition(conditions, type)

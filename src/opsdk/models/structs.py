@@ -41,7 +41,12 @@ class K8sStruct:
             raise TypeError(f"K8s[...] is for msgspec structs; {source!r} is none: use it without K8s")
 
         def validate(value: object) -> msgspec.Struct:
-            return value if isinstance(value, source) else struct_from_wire(value, source)
+            if isinstance(value, source):
+                return value
+            try:
+                return msgspec.convert(value, source)
+            except msgspec.ValidationError:
+                return struct_from_wire(value, source)
 
         return core_schema.no_info_plain_validator_function(
             validate,

@@ -36,6 +36,8 @@ def answer_fault(function: object, answer: object, wanted: type, give: str) -> s
         wanted: The class that the answer must be of.
         give: What to return instead, for people.
     """
+    if type(answer) is wanted:  # as nearly always; the questions below are asked of abstract classes, which take long
+        return ""
     if inspect.isawaitable(answer):
         if isinstance(answer, Coroutine):
             cast("Coroutine[object, object, object]", answer).close()
@@ -47,7 +49,7 @@ def answer_fault(function: object, answer: object, wanted: type, give: str) -> s
 
 def children_fault(function: object, built: object) -> str:
     """The same for what `build` returned, which may be None."""
-    if built is None:
+    if built is None or type(built) is list:
         return ""
     if fault := answer_fault(function, built, object, ""):
         return fault

@@ -43,7 +43,7 @@ class Parts:
         if id(part) not in self._known:
             self._known[id(part)] = part
             for inner in _values(part):
-                if _is_container(inner):
+                if type(inner) not in _SCALARS and _is_container(inner):
                     self._collect(inner)
 
     def intended(self, before: JsonObject, after: JsonObject, obj: object) -> JsonObject:
@@ -110,10 +110,13 @@ def _is_whole(part: object, path: Path, holder: object) -> bool:
 
 
 _SCALARS: Final = frozenset({str, int, float, bool, bytes, type(None), datetime})
+_CONTAINERS: Final = (msgspec.Struct, list, dict, tuple)
 
 
 def _is_container(part: object) -> bool:
-    return type(part) not in _SCALARS and (isinstance(part, (msgspec.Struct, list, tuple, Mapping)) or is_model(part))
+    if type(part) in _SCALARS:
+        return False
+    return isinstance(part, _CONTAINERS) or is_model(part) or isinstance(part, Mapping)
 
 
 @cache  # reading annotations costs far more than reading values
