@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, timedelta
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
@@ -106,6 +105,8 @@ def retry_after_of(headers: Mapping[str, str], details: Mapping[str, Json]) -> t
             return _seconds(float(header))
         except ValueError:
             pass
+        from email.utils import parsedate_to_datetime  # for a date instead of seconds, which hardly anybody sends
+
         try:
             until = parsedate_to_datetime(header)
         except ValueError:

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import metadata
 from typing import Final, Literal, Protocol, final
 
 import anyio
@@ -33,6 +32,10 @@ It is asked before each try, so that a closed gate costs no connection, and by t
 sends: when there is a connection, right before the first byte goes. It must be quick, and must not wait.
 """
 
+VERSION: Final = "0.1.0"
+"""What pyproject.toml says, which a test compares: to ask for it would load zipfile and email, 10 ms of a start."""
+
+_USER_AGENT: Final = f"opsdk/{VERSION}"
 _TRIES: Final = 3
 _FIRST_BACKOFF_SECONDS: Final = 0.2
 _LONGEST_WAIT: Final = timedelta(seconds=30)
@@ -110,13 +113,6 @@ _LISTS: Final = msgspec.json.Decoder(_List)
 _EVENTS: Final = msgspec.json.Decoder(_Event)
 
 
-def _user_agent() -> str:
-    try:
-        return f"opsdk/{metadata.version('opsdk')}"
-    except metadata.PackageNotFoundError:
-        return "opsdk"
-
-
 @final
 class RawClient:
     """Sends requests and turns answers that are errors into exceptions.
@@ -144,7 +140,6 @@ class RawClient:
         self._observer = observer
         self._write_gate = write_gate
         self._host = host
-        self._user_agent = _user_agent()
 
     @property
     def transport(self) -> Transport:
@@ -179,7 +174,7 @@ class RawClient:
             ApiStatusError: The server answered with anything but success.
             ApiConnectionError: No answer came.
         """
-        headers = {"accept": accept, "user-agent": self._user_agent}
+        headers = {"accept": accept, "user-agent": _USER_AGENT}
         if body is not None:
             headers["content-type"] = content_type
         request = HttpRequest(
@@ -323,7 +318,7 @@ class RawClient:
             method="GET",
             path=path,
             query=tuple(query),
-            headers={"accept": _METADATA if metadata_only else "application/json", "user-agent": self._user_agent},
+            headers={"accept": _METADATA if metadata_only else "application/json", "user-agent": _USER_AGENT},
             read_timeout=silence,
         )
         started = anyio.current_time()

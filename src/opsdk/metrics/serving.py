@@ -15,15 +15,15 @@ import ssl
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from socketserver import TCPServer, ThreadingMixIn
+from socketserver import BaseRequestHandler, TCPServer
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, final
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+from typing import TYPE_CHECKING, Final, Self, cast, final
 
 import msgspec
 from typing_extensions import override
 
 from opsdk.errors import ConfigurationError
+from opsdk.metrics._http import serve_request
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -129,31 +129,13 @@ class _Certificates:
 
 
 @final
-class _Handler(WSGIRequestHandler):
-    timeout = _PEER_TIMEOUT_SECONDS
+class _Server(TCPServer):
+    """A server that lets go of its sockets and threads when it is closed."""
 
-    @override
-    def log_message(self, format: str, *args: object) -> None:
-        """Scrapes and probes are no news."""
+    allow_reuse_address = True
 
-    @override
-    def address_string(self) -> str:
-        return str(self.client_address[0])  # the base class may ask DNS
-
-    @override
-    def handle(self) -> None:
-        # A peer that goes away is the peer's business.
-        with contextlib.suppress(OSError):
-            super().handle()
-
-
-@final
-class _Server(ThreadingMixIn, WSGIServer):
-    """The standard library's threaded server, made to let go of its sockets and threads when it is closed."""
-
-    daemon_threads = True
-
-    def __init__(self, address: BindAddress, certificates: _Certificates | None) -> None:
+    def __init__(self, application: WSGIApplication, address: BindAddress, certificates: _Certificates | None) -> None:
+        self._application = application
         self._certificates = certificates
         self._lock = threading.Lock()
         self._open: dict[socket.socket, threading.Thread] = {}
@@ -161,15 +143,19 @@ class _Server(ThreadingMixIn, WSGIServer):
         dual_stack = not host and socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if dual_stack or ":" in host else socket.AF_INET
         self._dual_stack = dual_stack
-        super().__init__((host, address.port), _Handler)
+        super().__init__((host, address.port), BaseRequestHandler)
+        self.port: int = int(self.server_address[1])
+        self._about = {
+            "SERVER_NAME": str(self.server_address[0]),
+            "SERVER_PORT": str(self.port),
+            "wsgi.url_scheme": "http" if certificates is None else "https",
+        }
 
     @override
     def server_bind(self) -> None:
         if self._dual_stack:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        TCPServer.server_bind(self)  # past HTTPServer, which looks the host's name up in DNS
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-        self.setup_environ()
+        super().server_bind()
 
     @override
     def get_request(self) -> tuple[socket.socket, object]:
@@ -185,23 +171,23 @@ class _Server(ThreadingMixIn, WSGIServer):
         thread = threading.Thread(
             target=self._serve_connection,
             args=(request, client_address),
-            name=f"opsdk-http-{self.server_port}-connection",
+            name=f"opsdk-http-{self.port}-connection",
             daemon=True,
         )
         with self._lock:
             self._open[request] = thread
         thread.start()
 
-    def _serve_connection(self, request: socket.socket, client_address: object) -> None:
+    def _serve_connection(self, connection: socket.socket, client_address: object) -> None:
+        peer = str(cast("tuple[object, ...]", client_address)[0])  # as it is: a name would cost DNS
         try:
-            self.process_request_thread(request, client_address)
+            # A peer that goes away, or fails at its handshake, is the peer's business.
+            with contextlib.suppress(OSError), connection.makefile("rb") as reader:
+                serve_request(reader, connection, self._application, {**self._about, "REMOTE_ADDR": peer})
+            self.shutdown_request(connection)
         finally:
             with self._lock:
-                self._open.pop(request, None)
-
-    @override
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A failed handshake or a reset is no news; the base class would print it."""
+                self._open.pop(connection, None)
 
     def hang_up(self) -> None:
         """Close what is still connected and wait for the threads that served it."""
@@ -238,17 +224,16 @@ class ThreadedServer:
         certificates = None if tls is None else _Certificates(tls)
         self._scheme = "http" if tls is None else "https"
         try:
-            self._server = _Server(self._address, certificates)
+            self._server = _Server(application, self._address, certificates)
         except OSError as error:
             msg = f"cannot listen on {self._address}: {error}"
             raise ConfigurationError(msg) from error
-        self._server.set_app(application)
         self._thread: threading.Thread | None = None
 
     @property
     def port(self) -> int:
         """The port that it listens on, also when the system chose it."""
-        return self._server.server_port
+        return self._server.port
 
     @property
     def url(self) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from typing import Literal
 
 import anyio
@@ -363,7 +364,7 @@ async def test_a_request_says_who_asks_and_what_it_sends() -> None:
     await client.request("GET", "/x", query=[("a", "b c")])
     await client.request("PATCH", "/x", body=b"{}", content_type="application/merge-patch+json")
     first, second = script.requests
-    assert first.headers["user-agent"].startswith("opsdk/")
+    assert first.headers["user-agent"] == f"opsdk/{version('opsdk')}"
     assert first.headers["accept"] == "application/json"
     assert "content-type" not in first.headers
     assert first.query == (("a", "b c"),)
