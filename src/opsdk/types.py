@@ -6,7 +6,6 @@ Nothing here talks to anything; nothing here imports from the layers above.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, final
 
@@ -105,24 +104,21 @@ def _require_timedelta(value: object) -> None:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class MergePatch:
+class MergePatch(msgspec.Struct, frozen=True):
     """A JSON merge patch (RFC 7386): what to set; null removes; lists are replaced whole."""
 
     body: JsonObject
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class JsonPatch:
+class JsonPatch(msgspec.Struct, frozen=True):
     """A JSON patch (RFC 6902): a list of operations, applied all or not at all."""
 
     operations: Sequence[JsonObject]
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class StrategicMergePatch:
+class StrategicMergePatch(msgspec.Struct, frozen=True):
     """A strategic merge patch: lists merge by key. Built-in kinds only; the server answers 415 for custom resources."""
 
     body: JsonObject
@@ -133,8 +129,7 @@ Patch: TypeAlias = MergePatch | JsonPatch | StrategicMergePatch
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Preconditions:
+class Preconditions(msgspec.Struct, frozen=True, kw_only=True):
     """What must still be true of an object for a delete to happen; else a `ConflictError`.
 
     Args:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, final
 
 import msgspec
@@ -30,8 +29,7 @@ _ANSWERS: Final = msgspec.json.Decoder(_Answer)
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Deleted:
+class Deleted(msgspec.Struct, frozen=True):
     """What became of an object.
 
     Args:

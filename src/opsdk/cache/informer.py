@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Generic, final
 
 import anyio
+import msgspec
 from typing_extensions import TypeVar
 
 from opsdk._backend import current_loop
@@ -34,8 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sink:
+class _Sink(msgspec.Struct, frozen=True, kw_only=True):
     """Lets a reflector at an informer's private side."""
 
     list_started: Callable[[], None]

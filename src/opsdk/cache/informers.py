@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast, final
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup
 from typing_extensions import TypeVar
 
@@ -31,8 +31,7 @@ _Key: TypeAlias = tuple[type[KubeObject], str | None, Selector]
 
 
 @final
-@dataclass(slots=True, kw_only=True)
-class _Shared:
+class _Shared(msgspec.Struct, kw_only=True):
     """One informer, and who wants it.
 
     Args:

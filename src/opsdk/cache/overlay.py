@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Final, Generic, final
 
 import anyio
+import msgspec
 from typing_extensions import TypeVar
 
 from opsdk.cache.changes import Cached
@@ -24,8 +24,7 @@ _DELETIONS_REMEMBERED: Final = 1024
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Written(Generic[T]):
+class _Written(msgspec.Struct, Generic[T], frozen=True):
     """What the server answered to a write."""
 
     cached: Cached[T]
@@ -34,8 +33,7 @@ class _Written(Generic[T]):
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Floor:
+class _Floor(msgspec.Struct, frozen=True):
     """A write that a deletion followed."""
 
     order: int
@@ -43,8 +41,7 @@ class _Floor:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class _Gone:
+class _Gone(msgspec.Struct, frozen=True):
     """A deletion that was confirmed, and whose event has not come."""
 
     key: Key

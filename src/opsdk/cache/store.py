@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, final
 
+import msgspec
 from typing_extensions import TypeVar
 
 from opsdk.cache._label_index import LabelIndex
@@ -41,8 +41,7 @@ When it raises, that is logged, and the object is not in the index.
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Malformed:
+class Malformed(msgspec.Struct, frozen=True, kw_only=True):
     """An object that does not fit its model.
 
     Args:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Final, Generic, final
 
+import msgspec
 from typing_extensions import TypeVar
 
 from opsdk.client._decoding import ObjectDecoder
@@ -24,8 +24,7 @@ PAGE_SIZE: Final = 500
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """Which objects are meant.
 
     Args:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal, Protocol, final
 
@@ -66,8 +65,7 @@ class RequestObserver(Protocol):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RawPage:
+class RawPage(msgspec.Struct, frozen=True, kw_only=True):
     """One page of a list.
 
     Args:

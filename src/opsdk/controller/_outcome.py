@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import final
+
+import msgspec
 
 from opsdk._groups import leaves
 from opsdk.controller.metrics import ReconcileOutcome
@@ -33,8 +34,7 @@ class Retry(Enum):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about an exception.
 
     Args:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Generic, final
 
 import anyio
@@ -31,8 +30,7 @@ _OURS_TO_CHANGE: Final = frozenset({"resourceVersion", "generation", "managedFie
 
 
 @final
-@dataclass(slots=True)
-class _Trail(Generic[T]):
+class _Trail(msgspec.Struct, Generic[T]):
     """Reconciles in a row that met a change; `echo` is the one that the latest of them met."""
 
     echo: tuple[Cached[T], Cached[T]] | None

@@ -6,11 +6,11 @@ import inspect
 import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeAlias, final
 
 import anyio
 import anyio.lowlevel
+import msgspec
 from typing_extensions import TypeIs, TypeVar
 
 from opsdk._backend import no_stray_cancellation
@@ -182,8 +182,7 @@ class OwnedSource(Generic[C, T]):
 
 
 @final
-@dataclass(slots=True)
-class _Unmapped(Generic[C]):
+class _Unmapped(msgspec.Struct, Generic[C]):
     """What one object was since its map was last told of it: first what that was, last what it is."""
 
     sides: list[Cached[C]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar, final
 
 import msgspec
@@ -21,8 +20,7 @@ Child = TypeVar("Child", bound=KubeObject)
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Application(Generic[Child]):
+class Application(msgspec.Struct, Generic[Child], frozen=True, kw_only=True):
     """An apply that would do something.
 
     Args:

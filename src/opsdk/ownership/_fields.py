@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 import msgspec
@@ -89,8 +88,7 @@ def _united(one: JsonObject, other: JsonObject) -> JsonObject:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Contest:
+class Contest(msgspec.Struct, frozen=True):
     """One field that another manager owns, with another value.
 
     Args:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import final
+
+import msgspec
 
 __all__ = ["Order", "find_cycle", "order_of"]
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """Kinds by their position in the declaration.
 
     Args:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, final
+
+import msgspec
 
 from opsdk.types import JsonObject, Request
 
@@ -14,8 +15,7 @@ PlannedAction: TypeAlias = Literal["create", "change", "adopt", "delete", "wait"
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedChange:
+class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
     """One child, and what is to become of it. Values of Secrets are hidden everywhere.
 
     Args:
@@ -43,8 +43,7 @@ class PlannedChange:
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnershipPlan:
+class OwnershipPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What `ResourceOwner.reconcile` would do with the children of one object, judged by what can be read.
 
     Not promised: what the server will say. A change that it refuses, an object that appears meanwhile, and what
