@@ -140,23 +140,23 @@ def _node_of(tp: object, field: StructField, wanted: _Wanted) -> _Node | None:
 
 def _is_written_right(value: object, node: _Node) -> bool:
     """Whether msgspec writes every time below `value` as Kubernetes does."""
+    if type(node) is _Struct:  # as most are: each object that is written comes through here, several times
+        for name, _, inner in node.fields:
+            member = getattr(value, name, None)
+            if member is not None and not _is_written_right(member, inner):
+                return False
+        return True
+    if node == "time":
+        return isinstance(value, datetime) and value.tzinfo is UTC and not value.microsecond
     match node:
-        case _Struct():  # first, as most nodes are: each object that is written comes through here
-            for name, _, inner in node.fields:
-                member = getattr(value, name, None)
-                if member is not None and not _is_written_right(member, inner):
-                    return False
-            return True
         case _Items():
             return all(item is None or _is_written_right(item, node.node) for item in cast("list[object]", value))
         case _Values():
             items = cast("dict[str, object]", value).values()
             return all(item is None or _is_written_right(item, node.node) for item in items)
-        case "time":
-            return isinstance(value, datetime) and value.tzinfo is UTC and not value.microsecond
         case "micro":
             return isinstance(value, datetime) and value.tzinfo is UTC and value.microsecond != 0
-        case "quantity":
+        case _:
             return True
 
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar, cast, final
 from weakref import WeakKeyDictionary
 
+import msgspec
 from lightkube.models.meta_v1 import Condition
 
 from opsdk.client import refresh_metadata
@@ -260,7 +260,8 @@ class ResourceOwner(Generic[CR]):
 
     def _hold(self, passes: Sequence[Pass], number: int) -> None:
         """Have a kind wait for those that it comes after, if they are not ready."""
-        missing = [passes[need].info.kind for need in sorted(self._order.needs[number]) if not passes[need].ready]
+        needs = self._order.needs[number]
+        missing = [passes[need].info.kind for need in sorted(needs) if not passes[need].ready] if needs else ()
         if missing:
             passes[number].hold(f"it comes after {' and '.join(missing)}, not ready yet")
 
@@ -339,14 +340,16 @@ class ResourceOwner(Generic[CR]):
 
     async def _tell(self, cr: CR, owner: Owner, conflicts: Sequence[Conflict], *, ready: bool) -> None:
         """Say on the object whether there are conflicts; and, where that was said once, what holds now."""
+        conditions = _conditions_of(cr)
+        if not conflicts and (conditions is None or not find_condition(conditions, CHILDREN_READY)):
+            return  # as nearly always
         message = "; ".join(map(str, conflicts))
         taken = any(isinstance(conflict, ChildConflictError) for conflict in conflicts)
         reason = CHILD_CONFLICT if taken else FIELD_CONFLICT
         if conflicts:
             _logger.warning("%s: %s", owner, message)
             await self._record(cr, reason, message)
-        conditions = _conditions_of(cr)
-        if conditions is None or not (conflicts or find_condition(conditions, CHILDREN_READY)):
+        if conditions is None:
             return
         status: ConditionStatus = "True" if ready else "False"
         if not conflicts:
@@ -380,8 +383,7 @@ class ResourceOwner(Generic[CR]):
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Departure:
+class _Departure(msgspec.Struct, frozen=True, kw_only=True):
     """What is there of one kind of a deleted owner's children.
 
     Args:
