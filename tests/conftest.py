@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from opsdk.testing.virtual_time import BackendOptions, virtual_asyncio_options, virtual_trio_options
@@ -15,6 +16,11 @@ from opsdk.types import JsonObject
 from real_cluster import RealCluster, real_cluster
 
 _BACKENDS = {"asyncio": virtual_asyncio_options, "trio": virtual_trio_options}
+
+
+# how long a machine takes says nothing about the code: no example is too slow
+hypothesis.settings.register_profile("opsdk", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("opsdk")
 
 
 def pytest_configure(config: pytest.Config) -> None:

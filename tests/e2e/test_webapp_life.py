@@ -41,8 +41,13 @@ def connect(cluster: RealCluster, *, context: str | None = None) -> ApiClient:
 
 @asynccontextmanager
 async def operator(cluster: RealCluster, namespace: str) -> AsyncGenerator[Manager]:
-    """The operator, run by a manager that leads, as in production but on loopback."""
+    """The operator, run by a manager that leads, as in production but on loopback.
+
+    Its Lease outlasts an API server that is killed and started again, however long a busy machine takes over that.
+    """
     options = ManagerOptions(
+        lease_duration=timedelta(seconds=90),
+        renew_deadline=timedelta(seconds=80),
         leader_election_id=f"webapps-{namespace}",
         leader_election_namespace=namespace,
         metrics_bind_address="127.0.0.1:0",
