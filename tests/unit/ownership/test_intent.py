@@ -164,3 +164,26 @@ def test_lists_are_as_long_as_they_were_made(ports: list[int]) -> None:
     result = parts.intended(before, document(changed), changed)
     assert metadata_of(changed).name == "d"
     assert result["spec"] == document(changed)["spec"]
+
+
+@pytest.mark.parametrize("keeps_metadata", [True, False])
+def test_members_that_are_the_same_may_be_left_out(keeps_metadata: bool) -> None:  # noqa: FBT001 - pytest passes it
+    def update(existing: Service) -> Service:
+        changed = made_anew()
+        if keeps_metadata:
+            changed.metadata = existing.metadata
+        return changed
+
+    existing = stored_service()
+    before, parts = document(existing), Parts(existing)
+    changed = update(existing)
+    after = document(changed)
+    whole = parts.intended(before, after, changed)
+    differ = {name for name in {*before, *after} if before.get(name) != after.get(name)} | {"apiVersion", "kind"}
+    assert ("metadata" in differ) is not keeps_metadata
+    part = parts.intended(
+        {name: value for name, value in before.items() if name in differ},
+        {name: value for name, value in after.items() if name in differ},
+        changed,
+    )
+    assert part == {name: value for name, value in whole.items() if name in differ}
