@@ -226,7 +226,7 @@ class Informer(Generic[T]):
         found = self._store.cached(request)
         if len(self._overlay):
             found = self._overlay.over(key_of(request), found)
-        return self._in_reach(found)
+        return found if not self._selector.requirements else self._in_reach(found)
 
     def select(
         self, *, namespace: str | None = None, labels: LabelSelector | Selector | None = None
@@ -356,7 +356,8 @@ class Informer(Generic[T]):
 
     def _alive(self, resource_version: str) -> None:
         self._heard_at = self._clock()
-        self._recovered()
+        if self._error is not None:
+            self._recovered()
         if resource_version:
             self._overlay.caught_up(order_of(resource_version))
 

@@ -144,7 +144,7 @@ class Store(Generic[T]):
 
     def cached(self, request: Request, /) -> Cached[T] | None:
         """The object as the cache has it; None when there is none."""
-        return self._objects.get(key_of(request))
+        return self._objects.get((request.namespace or "", request.name))
 
     def get(self, request: Request, /) -> T | None:
         """The object, decoded; None when there is none.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, final
 
 import msgspec
 
-__all__ = ["ReconcileContext", "current_reconcile", "reconciling"]
+__all__ = ["ReconcileContext", "current_reconcile", "enter", "leave", "reconciling"]
 
 
 class _Status(msgspec.Struct):
@@ -88,22 +88,16 @@ def current_reconcile() -> ReconcileContext | None:
     return _current.get()
 
 
-def reconciling(context: ReconcileContext) -> AbstractContextManager[None]:
-    """Run the body as part of a reconcile. Controllers do; tests of log lines may."""
-    return _Reconciling(context)
+@contextmanager
+def reconciling(context: ReconcileContext) -> Generator[None]:
+    """Run the body as part of a reconcile. For tests of log lines; controllers do the same by hand."""
+    token = enter(context)
+    try:
+        yield
+    finally:
+        leave(token)
 
 
-@final
-class _Reconciling:
-    """By hand: a generator would cost as much as the rest of a reconcile's context."""
-
-    __slots__ = ("_context", "_token")
-
-    def __init__(self, context: ReconcileContext) -> None:
-        self._context = context
-
-    def __enter__(self) -> None:
-        self._token = _current.set(self._context)
-
-    def __exit__(self, *_: object) -> None:
-        _current.reset(self._token)
+enter = _current.set
+"""Begin a reconcile; `leave` it with the result. A context manager of these costs as much as the context itself."""
+leave = _current.reset

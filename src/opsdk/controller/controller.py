@@ -35,7 +35,7 @@ from opsdk.controller._malformed import MalformedObjects
 from opsdk.controller._outcome import Retry, classify, is_about_the_missing
 from opsdk.controller._share import OwnShare, WorkDivision
 from opsdk.controller._sources import Source
-from opsdk.controller.context import ReconcileContext, reconciling
+from opsdk.controller.context import ReconcileContext, enter, leave
 from opsdk.controller.metrics import ReconcileMetrics, ReconcileOutcome
 from opsdk.errors import ManagerError, QueueClosedError, ReconcileTimeoutError
 from opsdk.models import ResourceInfo
@@ -217,7 +217,8 @@ class Controller:
             while True:
                 async with self._queue.lease() as request:
                     found = self._look_up(request)
-                    with reconciling(self._context(request, found)):
+                    token = enter(self._context(request, found))
+                    try:
                         if self._share is None:
                             await self._handle(request, found, clock)
                         elif (turn := self._share.turn(request, found)) is None:
@@ -225,6 +226,8 @@ class Controller:
                         else:
                             with turn.taken():
                                 await self._handle(request, found, clock)
+                    finally:
+                        leave(token)
         except QueueClosedError:
             return
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, Literal, TypeAlias, final
 
 from opsdk.metrics._families import Counts, Levels, Number, Spreads
@@ -163,31 +163,17 @@ class WorkQueueMeter:
         self, name: str, *, depth: Levels, adds: Counts, retries: Counts, wait: Spreads, work: Spreads
     ) -> None:
         labels = (name, name)  # dashboards ask for either: controller-runtime names a queue after its controller
-        self._depth = depth.labels(*labels)
-        self._adds = adds.labels(*labels)
-        self._retries = retries.labels(*labels)
-        self._wait = wait.labels(*labels)
-        self._work = work.labels(*labels)
-
-    def depth(self, ready: int, /) -> None:
+        # Attributes, not methods that call these: each event asks for five.
+        self.depth: Callable[[float], None] = depth.labels(*labels).set
         """So many keys wait."""
-        self._depth.set(ready)
-
-    def added(self) -> None:
+        self.added: Callable[[], None] = adds.labels(*labels).inc
         """A key became ready."""
-        self._adds.inc()
-
-    def leased(self, waited_seconds: float, /) -> None:
+        self.leased: Callable[[float], None] = wait.labels(*labels).observe
         """A worker took a key that had waited for so long."""
-        self._wait.observe(waited_seconds)
-
-    def released(self, worked_seconds: float, /) -> None:
+        self.released: Callable[[float], None] = work.labels(*labels).observe
         """A worker let go of a key after so long."""
-        self._work.observe(worked_seconds)
-
-    def retried(self) -> None:
+        self.retried: Callable[[], None] = retries.labels(*labels).inc
         """A key was added with its backoff."""
-        self._retries.inc()
 
 
 @final

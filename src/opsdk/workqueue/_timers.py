@@ -19,40 +19,41 @@ _SLACK: Final = 64
 
 @final
 class Timers(Generic[K]):
-    """One time a key. Guarded by its user's lock."""
+    """One time a key. Guarded by its user's lock.
+
+    Attributes:
+        due: The time of each, for those who look whether there are any.
+    """
 
     def __init__(self) -> None:
-        self._due: dict[K, tuple[float, int, Priority]] = {}
+        self.due: dict[K, tuple[float, int, Priority]] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._order = itertools.count()
 
-    def __len__(self) -> int:
-        return len(self._due)
-
     def set(self, key: K, at: float, priority: Priority) -> None:
         """Have `key` due at a time in seconds, unless it is due earlier; the higher priority wins in any case."""
-        standing = self._due.get(key)
+        standing = self.due.get(key)
         if standing is not None and standing[0] <= at:
-            self._due[key] = (standing[0], standing[1], max(standing[2], priority))
+            self.due[key] = (standing[0], standing[1], max(standing[2], priority))
             return
         number = next(self._order)
-        self._due[key] = (at, number, priority if standing is None else max(standing[2], priority))
+        self.due[key] = (at, number, priority if standing is None else max(standing[2], priority))
         heapq.heappush(self._heap, (at, number, key))
-        if len(self._heap) > 2 * len(self._due) + _SLACK:
+        if len(self._heap) > 2 * len(self.due) + _SLACK:
             self._rebuild()
 
     def drop(self, key: K) -> None:
         """Forget the time of `key`, if there is one."""
-        self._due.pop(key, None)
+        self.due.pop(key, None)
 
     def clear(self) -> None:
         """Forget all."""
-        self._due.clear()
+        self.due.clear()
         self._heap.clear()
 
     def shift(self, seconds: float) -> None:
         """Move all times: the clock was replaced by one that shows something else."""
-        self._due = {key: (at + seconds, number, priority) for key, (at, number, priority) in self._due.items()}
+        self.due = {key: (at + seconds, number, priority) for key, (at, number, priority) in self.due.items()}
         self._rebuild()
 
     def next_at(self) -> float:
@@ -68,13 +69,13 @@ class Timers(Generic[K]):
         """Take out the keys whose time has come, in the order of their times."""
         while self.next_at() <= now:
             _, _, key = heapq.heappop(self._heap)
-            yield key, self._due.pop(key)[2]
+            yield key, self.due.pop(key)[2]
 
     def _stands(self, number: int, key: K) -> bool:
-        standing = self._due.get(key)
+        standing = self.due.get(key)
         return standing is not None and standing[1] == number
 
     def _rebuild(self) -> None:
         # Dropped and replaced times stay in the heap until they come up; ten hours of them would be a leak.
-        self._heap = [(at, number, key) for key, (at, number, _) in self._due.items()]
+        self._heap = [(at, number, key) for key, (at, number, _) in self.due.items()]
         heapq.heapify(self._heap)

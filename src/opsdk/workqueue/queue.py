@@ -109,7 +109,7 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """How many keys wait for a worker; those with a delay and those being worked on do not count."""
         with self._lock:
-            return len(self._ready)
+            return self._ready.count
 
     def __bool__(self) -> bool:
         return True  # an empty queue is a queue
@@ -204,7 +204,7 @@ class WorkQueue(Generic[K]):
             await self._wait(loop)
             now = self._turned()
         self._in_a_row += 1
-        if self._timekeeper is None and not self._woken and len(self._timers):
+        if self._timekeeper is None and not self._woken and self._timers.due:
             self._wake_one()  # somebody else has to watch the time now
         return taken.key
 
@@ -215,18 +215,18 @@ class WorkQueue(Generic[K]):
 
     def _has_nothing(self, now: float) -> bool:
         with self._lock:
-            return not len(self._ready) and self._timers.next_at() > now
+            return self._ready.count == 0 and self._timers.next_at() > now
 
     def _take(self, now: float) -> Taken[K] | None:
         with self._lock:
-            if len(self._timers):
+            if self._timers.due:
                 for key, priority in self._timers.pop_due(now):
                     if self._mark(key, priority, now):
                         self._wake_one()
             taken = self._ready.take()
             if taken is not None:
                 self._leases[taken.key] = _Held(now, taken.priority)
-                self._metrics.depth(len(self._ready))
+                self._metrics.depth(self._ready.count)
                 self._metrics.leased(max(now - taken.since, 0.0))
             elif self._closed:
                 raise QueueClosedError(self._name)
@@ -237,7 +237,7 @@ class WorkQueue(Generic[K]):
         self._waiters.append(signal)
         try:
             deadline = math.inf
-            if self._timekeeper is None:
+            if self._timekeeper is None and self._timers.due:
                 with self._lock:
                     deadline = self._timers.next_at()
             if deadline == math.inf:
@@ -282,7 +282,7 @@ class WorkQueue(Generic[K]):
         if not self._ready.push(key, priority, now):
             return False
         self._metrics.added()
-        self._metrics.depth(len(self._ready))
+        self._metrics.depth(self._ready.count)
         return True
 
     def _schedule(self, key: K, delay: timedelta, priority: Priority | None) -> bool:
@@ -335,9 +335,10 @@ class WorkQueue(Generic[K]):
     def _kick(self) -> None:
         if not self._waiters:
             return
-        with self._lock:
-            work = math.inf if self._closed else len(self._ready)
-            next_at = self._timers.next_at()
+        work, next_at = math.inf if self._closed else self._ready.count, math.inf
+        if self._timers.due:
+            with self._lock:
+                next_at = self._timers.next_at()
         while self._waiters and self._woken < work:
             self._wake_one()
         if self._timekeeper is None:
@@ -363,8 +364,8 @@ class _Lease(Generic[K]):
         self._release = release
 
     async def __aenter__(self) -> K:
-        self._key = await self._next()
-        return self._key
+        self._key = key = await self._next()
+        return key
 
     async def __aexit__(self, *_: object) -> None:
         self._release(self._key)
