@@ -13,10 +13,21 @@ from pathlib import Path
 
 import pytest
 
+from opsdk import CustomResource, Model
 from opsdk.errors import ConfigurationError
+from opsdk.models import crd_manifest
 from opsdk.testing.controlplane import Assets, ControlPlane, ProcessFailedError, find_assets
 
 pytestmark = pytest.mark.controlplane
+
+
+class ThingSpec(Model):
+    size: int = 1
+
+
+class Thing(CustomResource[ThingSpec], group="other-things.example.com", version="v1"):
+    """A kind to install."""
+
 
 # A user's project, whose only test tells where its control plane is, and then waits to be killed.
 _PROJECT = """
@@ -82,7 +93,9 @@ def wait_until(holds: Callable[[], bool], seconds: float = 180) -> None:
 def test_one_goes_with_a_pytest_that_is_killed_and_another_stays(
     project: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    with ControlPlane(assets=find_assets(assets_folder()), controllers=False) as ours:
+    with ControlPlane(assets=find_assets(assets_folder()), controllers=False, crds=[crd_manifest(Thing)]) as ours:
+        assert ours._is_discovered(crd_manifest(Thing))  # pyright: ignore[reportPrivateUsage] - it asks as others do
+        assert int(ours.url.rpartition(":")[2]) < 32768, "no connection gets that port while the server is down"
         wait_until((tmp_path / "found").exists)
         folder_name, kubeconfig, *pids = json.loads((tmp_path / "found").read_text())
         folder = Path(folder_name)
