@@ -16,17 +16,21 @@ def namespace_of_call(info: ResourceInfo, namespace: str | None, *, name: str = 
     Raises:
         ObjectError: The kind is namespaced and none was given, or it is not and one was.
     """
-    what = f"{info.kind} {name}" if name else info.kind
     if info.scope == "Cluster":
         if namespace is not None:
+            what = _what(info, name)
             raise ObjectError(f"{what}: the kind is cluster-scoped; leave out namespace={namespace!r}")
         return None
     if not namespace:
         raise ObjectError(
-            f"{what}: the kind is namespaced and no namespace was given; pass namespace=…, or set metadata.namespace "
-            f"of the object"
+            f"{_what(info, name)}: the kind is namespaced and no namespace was given; pass namespace=…, or set "
+            f"metadata.namespace of the object"
         )
     return namespace
+
+
+def _what(info: ResourceInfo, name: str) -> str:
+    return f"{info.kind} {name}" if name else info.kind
 
 
 def namespace_of_selection(info: ResourceInfo, namespace: str | None) -> str | None:

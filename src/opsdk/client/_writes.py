@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, Generic, Literal, assert_never, final
 
 import msgspec
@@ -90,6 +91,7 @@ def _encoded(patch: Patch) -> tuple[str, bytes]:
             assert_never(never)
 
 
+@lru_cache(maxsize=1024)
 def _main_endpoint_ignores_status(kind: type[KubeObject]) -> bool:
     """Whether the kind certainly has a status subresource, or no status at all."""
     if is_custom_resource(kind):
