@@ -145,6 +145,18 @@ async def test_w03_a_silent_peer_is_given_up_within_the_limit_and_the_watch_resu
         assert not_failing(this.informer)
 
 
+async def test_w03_a_peer_that_speaks_now_and_then_is_not_given_up() -> None:
+    async with following("a") as this:
+        await this.synced()
+        for number in range(40):  # 280 s: less than a watch lasts, and three times the limit
+            await anyio.sleep(7)
+            await this.create(f"b{number}")
+        await anyio.sleep(1)
+        assert len(this.network.watches) == 1
+        assert len(this.names()) == 41
+        assert not_failing(this.informer)
+
+
 async def test_w03_where_watches_are_accepted_and_stay_silent_the_state_comes_from_lists() -> None:
     async with following("a") as this:
         await this.synced()

@@ -6,12 +6,16 @@ The invariant: while a worker is idle, no key that is due and that nobody holds 
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from datetime import timedelta
+from itertools import pairwise
 from typing import final
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from opsdk.errors import QueueClosedError
 from opsdk.workqueue import WorkQueue
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +86,52 @@ async def test_no_key_that_is_due_waits_while_a_worker_is_idle(seed: int) -> Non
             await anyio.sleep(0.5)
             await crew.check()
         tasks.cancel_scope.cancel()
+
+
+async def test_workers_that_never_wait_give_others_their_turn_after_a_few_keys() -> None:
+    queue = WorkQueue[int]("q")
+    for key in range(100):
+        queue.add(key)
+    done = 0
+    seen: list[int] = []
+
+    async def work() -> None:
+        nonlocal done
+        with suppress(QueueClosedError):
+            while True:
+                async with queue.lease():
+                    done += 1
+
+    async def others() -> None:
+        while done < 100:
+            seen.append(done)
+            await anyio.lowlevel.checkpoint()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        tasks.start_soon(others)
+        await anyio.sleep(1)
+        queue.close()
+    assert done == 100
+    # Trio runs what is ready in any order, so the workers' turns before and after the others' may stand together.
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 2 * 8
+
+
+async def test_a_key_that_is_added_again_by_its_own_worker_for_ever_stops_nobody_else() -> None:
+    queue = WorkQueue[str]("q")
+    queue.add("a")
+    turns = 0
+
+    async def work() -> None:
+        with suppress(QueueClosedError):
+            while True:
+                async with queue.lease() as key:
+                    queue.add(key)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(work)
+        for _ in range(50):
+            await anyio.lowlevel.checkpoint()
+            turns += 1
+        queue.close(discard=True)
+    assert turns == 50
