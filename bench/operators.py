@@ -23,11 +23,13 @@ from peer_process import PeerProcess
 __all__ = ["Sample", "details", "measure"]
 
 _HERE: Final = Path(__file__).parent
+_OURS: Final = {"opsdk": "pydantic", "opsdk-structs": "structs"}
+"""Peers that are ours, and what their models are made of."""
 _NEEDED: Final = {
-    "sync": {"opsdk", "lightkube", "controller-runtime"},
-    "converge": {"opsdk", "lightkube", "controller-runtime"},
-    "noop": {"opsdk", "kubernetes-asyncio", "controller-runtime", "lightkube"},
-    "idle": {"opsdk", "lightkube", "kopf", "controller-runtime"},
+    "sync": {*_OURS, "lightkube", "controller-runtime"},
+    "converge": {*_OURS, "lightkube", "controller-runtime"},
+    "noop": {*_OURS, "kubernetes-asyncio", "controller-runtime", "lightkube"},
+    "idle": {*_OURS, "lightkube", "kopf", "controller-runtime"},
 }
 _ROUNDS: Final = {"sync": 3, "converge": 2, "noop": 3, "idle": 3}
 _CONFIG_MAPS: Final = 10_000
@@ -87,7 +89,8 @@ class Bench:
     ) -> PeerProcess:
         """An operator at work."""
         command = [*_commands(self._folder)[peer], workload, namespace, str(count), kind, label]
-        return PeerProcess(peer, command, self._environment, self._folder / "logs" / f"{peer}.{workload}.log")
+        environment = {**self._environment, "BENCH_MODELS": _OURS.get(peer, "")}
+        return PeerProcess(peer, command, environment, self._folder / "logs" / f"{peer}.{workload}.log")
 
     # The workloads
 
@@ -172,8 +175,9 @@ def _extra_environment() -> Mapping[str, str]:
 
 
 def _commands(folder: Path) -> dict[str, list[str]]:
-    found = {"controller-runtime": [str(folder / "bin" / "controllerruntime")]}
-    for name in ("opsdk", "lightkube", "kubernetes-asyncio", "kopf", "cloudcoil"):
+    ours = [str(folder / "opsdk" / "bin" / "python"), str(_HERE / "peers" / "opsdk_operator.py")]
+    found = {"controller-runtime": [str(folder / "bin" / "controllerruntime")], **dict.fromkeys(_OURS, ours)}
+    for name in ("lightkube", "kubernetes-asyncio", "kopf", "cloudcoil"):
         program = _HERE / "peers" / f"{name.replace('-', '_')}_operator.py"
         found[name] = [str(folder / name / "bin" / "python"), str(program)]
     return found
@@ -246,16 +250,19 @@ def _line(sample: Sample) -> str:
 
 def _figures(samples: Sequence[Sample]) -> list[Figure]:
     """What there are goals for."""
+    return [figure for ours, models in _OURS.items() for figure in _figures_of(ours, models, samples)]
 
+
+def _figures_of(ours: str, models: str, samples: Sequence[Sample]) -> list[Figure]:
     def of(workload: str, peer: str, value: str) -> list[float]:
         return [s.values[value] for s in samples if s.workload == workload and s.peer == peer and value in s.values]
 
     found: list[Figure] = []
 
     def compare(what: str, unit: str, workload: str, value: str, other: str, goal: float | None) -> None:
-        rounds = list(zip(of(workload, "opsdk", value), of(workload, other, value), strict=False))
+        rounds = list(zip(of(workload, ours, value), of(workload, other, value), strict=False))
         if rounds:
-            found.append(figure(what, unit, rounds, other=other, goal=goal))
+            found.append(figure(f"{models}: {what}", unit, rounds, other=other, goal=goal))
 
     compare("W1 10,000 ConfigMaps: CPU until synced", "s", "sync", "cpu", "lightkube", 0.7)
     compare("W1 peak memory", "MB", "sync", "peak", "controller-runtime", 1.0)
@@ -263,11 +270,12 @@ def _figures(samples: Sequence[Sample]) -> list[Figure]:
         compare(f"W2 {phase} phase: CPU each", "ms", "converge", f"{phase} cpu", "lightkube", 0.4)
         compare(f"W2 {phase} phase: CPU each", "ms", "converge", f"{phase} cpu", "controller-runtime", 1.0)
         compare(f"W2 {phase} phase: time", "s", "converge", f"{phase} wall", "controller-runtime", 1.2)
-        if writes := of("converge", "opsdk", f"{phase} writes"):
+        if writes := of("converge", ours, f"{phase} writes"):
             least = [(count, 2.0) for count in writes]
-            found.append(figure(f"W2 {phase} phase: writes each", "", least, other="the least", goal=1.0))
-    if rest := of("converge", "opsdk", "rest writes"):
-        found.append(figure("W2 in rest: writes of 1,000", "", [(count, 1.0) for count in rest], other="one", goal=0.0))
+            found.append(figure(f"{models}: W2 {phase} phase: writes each", "", least, other="the least", goal=1.0))
+    if rest := of("converge", ours, "rest writes"):
+        one = [(count, 1.0) for count in rest]
+        found.append(figure(f"{models}: W2 in rest: writes of 1,000", "", one, other="one", goal=0.0))
     compare("W3 CPU of 1,000 events", "ms", "noop", "cpu", "kubernetes-asyncio", 0.8)
     compare("W4 start to first reconcile", "s", "idle", "start", "lightkube", 1.1)
     compare("W4 start: CPU", "s", "idle", "start cpu", "lightkube", None)
