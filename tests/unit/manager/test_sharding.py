@@ -40,7 +40,8 @@ SHARDED = ManagerOptions(
     serve_metrics=False,
     serve_probes=False,
 )
-OBJECTS = 24
+OBJECTS = 40
+"""Who has which is as good as random: with so many, one of three is left without any once in four million times."""
 
 
 class Absent(CustomResource[Model, Model], group="demo.example.com", version="v1"):
@@ -153,7 +154,8 @@ async def test_each_object_is_reconciled_by_one_of_three_replicas_and_each_has_s
         await anyio.sleep(2)
         assert {name: len(by) for name, by in owners(diary).items()} == {f"c{number}": 1 for number in range(OBJECTS)}
         assert sum(replica.share for replica in replicas) == OBJECTS
-        assert all(replica.share > 0 for replica in replicas)
+        shares = [replica.share for replica in replicas]
+        assert min(shares) > 0, shares
 
 
 async def test_children_count_with_their_owner() -> None:
