@@ -11,6 +11,7 @@ by name.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
 import select
 import socket
@@ -69,17 +70,19 @@ async def connect_tcp(host: str, port: int) -> TcpConnection:
     Raises:
         OSError: None does.
     """
-    # trio is optional, and whoever runs on it has imported it. It comes first: it may be a guest of an asyncio loop.
+    # See `current_loop`.
     module = sys.modules.get("trio")
     if module is not None:
         import trio
 
-        if trio.lowlevel.in_trio_run():
+        if trio.lowlevel.in_trio_task():
             return _TrioConnection(await trio.open_tcp_stream(host, port, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS))
     return await _connect_on_asyncio(host, port)
 
 
 async def _connect_on_asyncio(host: str, port: int) -> _AsyncioConnection:
+    if _is_address(host):  # asyncio would ask nobody, either; a resolver runs in a thread, which stays
+        return await _connect_to_address(host, port)
     # asyncio's own race of addresses leaves sockets open when it is cancelled.
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(address[0] for *_, address in found))
@@ -117,6 +120,14 @@ async def _connect_on_asyncio(host: str, port: int) -> _AsyncioConnection:
     if winner is None:
         raise errors[0] if errors else OSError(f"{host} has no address")
     return winner
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 async def _connect_to_address(address: str, port: int) -> _AsyncioConnection:

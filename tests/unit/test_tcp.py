@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import ssl
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -186,7 +187,23 @@ async def test_a_longer_limit_after_a_shorter_one_is_kept() -> None:
 
 
 async def test_a_server_that_does_not_read_is_a_timeout(keys: Keys) -> None:
-    async with serving(silent, tls=keys[0]) as port, connected(port, keys[1]) as wire:
+    waits = anyio.Event()
+    stands_still = anyio.Event()
+
+    async def read_twice(stream: anyio.abc.ByteStream) -> None:
+        async with stream:
+            await stream.receive(1)
+            waits.set()
+            await stream.receive(1)  # until it has waited for something anyio takes in whatever comes
+            stands_still.set()
+            await anyio.sleep_forever()
+
+    async with serving(read_twice, tls=keys[0]) as port, connected(port, keys[1]) as wire:
+        await wire.send(b"x", LONG)
+        await waits.wait()
+        await anyio.wait_all_tasks_blocked()
+        await wire.send(b"y", LONG)
+        await stands_still.wait()
         with pytest.raises(TimeoutError):
             await wire.send(bytes(30_000_000), 0.1)
 
@@ -288,6 +305,16 @@ async def test_a_host_with_several_addresses_is_reached_by_one_that_answers(monk
         one.close()
 
 
+async def test_an_address_needs_no_resolver() -> None:
+    """A resolver runs in a thread, which an operator keeps for all its life."""
+    async with serving(echo) as port:
+        threads = set(threading.enumerate())
+        connection = await connect_tcp("127.0.0.1", port)
+        connection.abort()
+        assert set(threading.enumerate()) <= threads
+        await anyio.sleep(0.01)
+
+
 async def test_a_host_that_refuses_is_an_error() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))  # and does not listen
@@ -320,6 +347,76 @@ async def test_a_server_with_another_name_is_refused_and_told_why(pki: Path) -> 
             await wire.shake_hands(LONG)
         wire.abort()
         await anyio.sleep(0.01)
+
+
+async def test_a_broken_record_behind_good_ones_is_an_error_and_no_end(pki: Path) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+
+    async def forge(stream: anyio.abc.ByteStream) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        async with stream:
+            shaken = False
+            while True:
+                try:
+                    if not shaken:
+                        tls.do_handshake()
+                    shaken = True
+                    tls.read()
+                except ssl.SSLWantReadError:
+                    if outgoing.pending:
+                        await stream.send(outgoing.read())
+                    incoming.write(await stream.receive())
+                else:
+                    break
+            tls.write(b"good")
+            records = outgoing.read()
+            tls.write(b"evil")
+            records += outgoing.read()
+            await stream.send(records[:-1] + bytes([records[-1] ^ 1]))
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                await stream.receive()
+
+    async with serving(forge) as port, connected(port, pki) as wire:
+        await wire.send(b"?", LONG)
+        assert await wire.receive(LONG) == b"good"
+        for _ in range(2):
+            with pytest.raises(ssl.SSLError, match=r"(?i)bad.record.mac"):
+                await wire.receive(LONG)
+        assert not wire.is_quiet()
+
+
+async def test_what_follows_a_goodbye_is_not_read_and_the_connection_is_not_used_again(pki: Path) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+    left = anyio.Event()
+
+    async def goodbye(stream: anyio.abc.ByteStream) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        async with stream:
+            while True:
+                try:
+                    tls.do_handshake()
+                except ssl.SSLWantReadError:
+                    if outgoing.pending:
+                        await stream.send(outgoing.read())
+                    incoming.write(await stream.receive())
+                else:
+                    break
+            tls.write(b"last")
+            with suppress(ssl.SSLError):
+                tls.unwrap()
+            await stream.send(outgoing.read() + b"and more")
+            await left.wait()  # the connection itself stands
+
+    async with serving(goodbye) as port, connected(port, pki) as wire:
+        assert await wire.receive(LONG) == b"last"
+        assert not wire.is_quiet()
+        for _ in range(2):
+            assert await wire.receive(LONG) == b""
+        left.set()
 
 
 async def test_a_server_that_speaks_no_tls_or_hangs_up_is_an_error(pki: Path) -> None:
