@@ -72,17 +72,18 @@ class LoopHandle(Protocol):
 
 
 def current_loop() -> LoopHandle:
-    """The loop that this code runs on.
+    """The loop that this task runs on.
 
     Raises:
         RuntimeError: It runs on none.
     """
-    # trio is optional, and whoever runs on it has imported it. It comes first: it may be a guest of an asyncio loop.
+    # trio is optional, and whoever runs on it has imported it. It comes first: it may be a guest of an asyncio loop,
+    # and there it is its tasks that tell, for the run goes on while the host's own do something.
     module = sys.modules.get("trio")
     if module is not None:
         import trio
 
-        if trio.lowlevel.in_trio_run():
+        if trio.lowlevel.in_trio_task():
             return _TrioLoop(trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock())
     return _AsyncioLoop(asyncio.get_running_loop())
 

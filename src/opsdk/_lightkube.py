@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import LazyLoader, find_spec
@@ -44,9 +45,11 @@ class _Finder:
     ) -> ModuleSpec | None:
         if fullname != _PACKAGE:
             return None
-        sys.meta_path.remove(self)
+        with suppress(ValueError):  # somebody else looks at the same time
+            sys.meta_path.remove(self)
         spec = find_spec(_PACKAGE)
-        if spec is not None and spec.loader is not None:
+        # What is loaded later is not to be loaded later still: this module itself may have been imported twice.
+        if spec is not None and spec.loader is not None and not isinstance(spec.loader, LazyLoader):
             spec.loader = _Loader(spec.loader)
         return spec
 

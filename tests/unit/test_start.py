@@ -198,6 +198,17 @@ def test_many_threads_ask_at_once_and_each_gets_the_client() -> None:
     assert run(program) == "1"
 
 
+def test_importing_opsdk_afresh_does_not_hide_what_lightkube_has() -> None:
+    program = """
+        import opsdk, sys
+        for name in [name for name in sys.modules if name.partition(".")[0] == "opsdk"]:
+            del sys.modules[name]
+        import opsdk, lightkube
+        print(lightkube.Client.__name__)
+    """
+    assert run(program) == "Client"
+
+
 def test_where_there_is_no_lightkube_its_import_says_so() -> None:
     program = """
         import opsdk, sys

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, Protocol, final
 
 import anyio
+import anyio.lowlevel
 
 from opsdk.client._credentials import Certificate
 from opsdk.client._http1 import Answer
@@ -98,6 +99,7 @@ class Exchange(AsyncIterator[bytes]):
 
     async def begin(self, data: bytes, *, whole: bool, gate: Callable[[], None] | None = None) -> None:
         """Send the request, if `gate` does not raise, and read the answer's head, or all of it into `body`."""
+        await anyio.lowlevel.checkpoint_if_cancelled()  # asyncio's sockets take bytes from whoever gives them
         if gate is not None:
             gate()
         try:

@@ -59,6 +59,7 @@ class TlsWire:
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=hostname)
         self._ended = False
+        self._fault: ssl.SSLError | None = None
 
     async def shake_hands(self, seconds: float) -> None:
         """Agree on keys.
@@ -102,6 +103,8 @@ class TlsWire:
 
     def is_quiet(self) -> bool:
         """Whether the connection stands and nothing has come that was not received."""
+        if self._ended or self._fault is not None:
+            return False
         return not self._incoming.pending and not self._tls.pending() and self._connection.is_quiet()
 
     def abort(self) -> None:
@@ -110,16 +113,22 @@ class TlsWire:
 
     def _read(self) -> bytes:
         """All that is there: a server that says much writes many records, and each step above costs as much for one."""
+        if self._fault is not None:
+            raise self._fault
         parts: list[bytes] = []
         try:
             while self._incoming.pending or self._tls.pending():
-                parts.append(self._tls.read(_READ_BYTES))
+                if not (data := self._tls.read(_READ_BYTES)):
+                    self._ended = True  # the server has said goodbye; what follows that, nobody reads
+                    break
+                parts.append(data)
         except ssl.SSLWantReadError:
             pass  # the rest of a record, or what is not for us
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
             self._ended = True
-        except ssl.SSLError:
-            if not parts:  # else it is met again
+        except ssl.SSLError as error:
+            self._fault = error  # OpenSSL tells it once, and speaks of an end from then on
+            if not parts:
                 raise
         return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -176,7 +176,12 @@ class _Server(TCPServer):
         )
         with self._lock:
             self._open[request] = thread
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # there are too many; whoever called this closes the connection
+            with self._lock:
+                del self._open[request]
+            raise
 
     def _serve_connection(self, connection: socket.socket, client_address: object) -> None:
         peer = str(cast("tuple[object, ...]", client_address)[0])  # as it is: a name would cost DNS
@@ -184,8 +189,8 @@ class _Server(TCPServer):
             # A peer that goes away, or fails at its handshake, is the peer's business.
             with contextlib.suppress(OSError), connection.makefile("rb") as reader:
                 serve_request(reader, connection, self._application, {**self._about, "REMOTE_ADDR": peer})
-            self.shutdown_request(connection)
         finally:
+            self.shutdown_request(connection)
             with self._lock:
                 self._open.pop(connection, None)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 
 import anyio
 import anyio.to_thread
 import pytest
+import trio
 
 from opsdk._backend import LoopHandle, ThreadWaker, current_loop
 
@@ -96,6 +98,38 @@ async def test_a_loop_is_seen_from_other_threads() -> None:
     assert await anyio.to_thread.run_sync(work) == (False, False)
     await done.wait()
     assert seen == [pytest.approx(anyio.current_time())]
+
+
+def test_a_host_and_its_guest_have_loops_of_their_own() -> None:
+    async def turn() -> None:
+        loop = current_loop()
+        signal = loop.signal()
+        loop.call_soon(signal.set)
+        await signal.wait()
+        assert loop.time() == pytest.approx(anyio.current_time(), abs=60)
+
+    async def host() -> None:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[object] = loop.create_future()
+        begun = asyncio.Event()
+        leave = trio.Event()
+
+        async def guest() -> None:
+            await turn()
+            begun.set()
+            await leave.wait()
+
+        trio.lowlevel.start_guest_run(
+            guest,
+            run_sync_soon_threadsafe=loop.call_soon_threadsafe,
+            done_callback=lambda outcome: ended.set_result(outcome.unwrap()),
+        )
+        await begun.wait()
+        await turn()  # while the guest waits
+        leave.set()
+        await ended
+
+    asyncio.run(host())
 
 
 def test_an_ended_loop_refuses_callbacks() -> None:

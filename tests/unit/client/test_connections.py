@@ -31,6 +31,20 @@ def post() -> HttpRequest:
     return HttpRequest(method="POST", path="/x", body=b"{}")
 
 
+async def test_nothing_is_sent_for_whoever_has_been_cancelled(make_transport: MakeTransport) -> None:
+    async def ok(_: Exchange) -> bytes:
+        return reply()
+
+    async with serving(ok) as server, using(make_transport(config(server.url))) as transport:
+        await transport.request(get())
+        with anyio.CancelScope() as scope:
+            scope.cancel()
+            await transport.request(post())
+        assert scope.cancelled_caught
+        await transport.request(get())
+        assert [one.method for one in server.exchanges] == ["GET", "GET"]
+
+
 class DropsSecond:
     """Answers the first request of a connection, and closes it when the next one has come."""
 

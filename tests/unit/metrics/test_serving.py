@@ -80,6 +80,25 @@ def test_a_silent_client_keeps_neither_others_waiting_nor_the_server_open() -> N
         assert opsdk_threads() == []
 
 
+def test_a_server_that_gets_no_thread_hangs_up_and_serves_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = threading.Thread.start
+
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name.endswith("-connection"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with ThreadedServer(hello, "127.0.0.1:0") as server:
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(OSError, match=r"."):
+                read(server.url)
+        assert read(server.url) == b"hello"
+    assert "can't start new thread" in capsys.readouterr().err
+
+
 def test_a_taken_port_is_a_configuration_error_that_names_it() -> None:
     with (
         ThreadedServer(hello, "127.0.0.1:0") as server,
