@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final, final
+from contextvars import ContextVar, Token
+from typing import Final, TypeAlias, final
 
 import msgspec
 
@@ -80,6 +80,8 @@ class ReconcileContext(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
+_Token: TypeAlias = Token["ReconcileContext | None"]
+
 _current: ContextVar[ReconcileContext | None] = ContextVar("opsdk_reconcile", default=None)
 
 
@@ -98,6 +100,6 @@ def reconciling(context: ReconcileContext) -> Generator[None]:
         leave(token)
 
 
-enter = _current.set
+enter: Callable[[ReconcileContext], _Token] = _current.set
 """Begin a reconcile; `leave` it with the result. A context manager of these costs as much as the context itself."""
-leave = _current.reset
+leave: Callable[[_Token], None] = _current.reset
