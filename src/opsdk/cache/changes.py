@@ -32,7 +32,7 @@ _DOCUMENTS: Final = msgspec.json.Decoder(_Document)
 
 @final
 class Cached(msgspec.Struct, Generic[T_co], eq=False, gc=False):
-    """One version of an object as a cache has it: bytes, and the header of them.
+    """One version of an object as a cache has it: bytes, and the header of them. The cache's own: not to be changed.
 
     Not tracked by the garbage collector: it refers to bytes, a header, and what decodes all objects of its kind.
 

@@ -288,7 +288,7 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
                 f"{target.what} has no metadata.resourceVersion, so nothing tells whether somebody else wrote it; "
                 f"read it first"
             )
-        raw = self._document_of(base, obj, version, moved="metadata" in differ) or await self._fetch(target)
+        raw = self._document_of(base, obj, version) or await self._fetch(target)
         document = _part(_members_of_answer(raw, target.what), names)
         difference = overlay_difference(document, before, after)
         if not difference:
@@ -340,21 +340,11 @@ class Writes(msgspec.Struct, frozen=True, kw_only=True):
         )
         return self.read(target.codec, answer, keep=not self.is_dry(dry_run))
 
-    def _document_of(self, base: Snapshot[T], obj: T, version: str, *, moved: bool) -> bytes | None:
-        """The server's document of the version that `obj` is of, if it is remembered, by the snapshot or here.
-
-        Args:
-            base: The snapshot.
-            obj: The object.
-            version: Its version.
-            moved: Whether that may be another one than the snapshot's.
-        """
-        if not moved and base.document is not None:
+    def _document_of(self, base: Snapshot[T], obj: T, version: str) -> bytes | None:
+        """The server's document of that version of the object, if it is remembered, by the snapshot or here."""
+        if base.document is not None and head_of(base.document)[1] == version:
             return base.document
-        raw = self.document(obj)
-        if raw is None and base.document is not None and head_of(base.document)[1] == version:
-            raw = base.document
-        return raw
+        return self.document(obj)
 
     def _path(self, target: _Target[T]) -> str:
         return target.info.path(namespace=target.namespace, name=target.name, subresource=self.subresource)

@@ -4,15 +4,18 @@ It carries the metrics endpoint here and the probes of the manager. One thread a
 connection (answers are closed at once), and `close` leaves none of them behind.
 
 *Guarantees*: no reverse DNS look-up when it starts; a peer that connects and stays silent, in the TLS handshake too,
-occupies only its own thread and only for ten seconds; certificates are read again when their files change.
+occupies only its own thread and only for ten seconds, and one that sends a byte now and then for thirty; there are at
+most a hundred connections at once, and more are closed; certificates are read again when their files change.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from socketserver import BaseRequestHandler, TCPServer
@@ -31,7 +34,11 @@ if TYPE_CHECKING:
 __all__ = ["BindAddress", "ServingTls", "ThreadedServer", "parse_bind_address"]
 
 _PEER_TIMEOUT_SECONDS: Final = 10.0
+_LONGEST_SECONDS: Final = 30.0
+_MOST_CONNECTIONS: Final = 100
 _JOIN_SECONDS: Final = 2.0
+
+_logger: Final = logging.getLogger(__name__)
 
 
 @final
@@ -137,8 +144,9 @@ class _Server(TCPServer):
     def __init__(self, application: WSGIApplication, address: BindAddress, certificates: _Certificates | None) -> None:
         self._application = application
         self._certificates = certificates
+        self._told = False
         self._lock = threading.Lock()
-        self._open: dict[socket.socket, threading.Thread] = {}
+        self._open: dict[socket.socket, tuple[threading.Thread, float]] = {}
         host = address.host
         dual_stack = not host and socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if dual_stack or ":" in host else socket.AF_INET
@@ -175,13 +183,36 @@ class _Server(TCPServer):
             daemon=True,
         )
         with self._lock:
-            self._open[request] = thread
+            if len(self._open) >= _MOST_CONNECTIONS:
+                raise ConnectionRefusedError("too many connections at once")  # whoever called this closes it
+            self._open[request] = thread, time.monotonic()
         try:
             thread.start()
-        except RuntimeError:  # there are too many; whoever called this closes the connection
+        except RuntimeError:  # there are too many
             with self._lock:
                 del self._open[request]
             raise
+
+    @override
+    def service_actions(self) -> None:
+        """Hang up on those that take too long, a byte at a time. Called several times a second."""
+        before = time.monotonic() - _LONGEST_SECONDS
+        with self._lock:
+            overdue = [connection for connection, (_, since) in self._open.items() if since < before]
+        for connection in overdue:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    @override
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Tell, once, of a connection that could not be served; it is closed, and the peer may come again."""
+        _logger.log(
+            logging.DEBUG if self._told else logging.WARNING,
+            "port %s: a connection was refused",
+            self.port,
+            exc_info=True,
+        )
+        self._told = True
 
     def _serve_connection(self, connection: socket.socket, client_address: object) -> None:
         peer = str(cast("tuple[object, ...]", client_address)[0])  # as it is: a name would cost DNS
@@ -201,7 +232,7 @@ class _Server(TCPServer):
         for connection, _ in still_open:
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        for _, thread in still_open:
+        for _, (thread, _) in still_open:
             thread.join(_JOIN_SECONDS)
 
 

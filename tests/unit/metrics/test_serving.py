@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from opsdk.errors import ConfigurationError
+from opsdk.metrics import serving
 from opsdk.metrics.serving import BindAddress, ServingTls, ThreadedServer, parse_bind_address
 from opsdk.testing.controlplane._pki import Authority, Credential
 
@@ -81,7 +83,7 @@ def test_a_silent_client_keeps_neither_others_waiting_nor_the_server_open() -> N
 
 
 def test_a_server_that_gets_no_thread_hangs_up_and_serves_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     start = threading.Thread.start
 
@@ -96,7 +98,49 @@ def test_a_server_that_gets_no_thread_hangs_up_and_serves_on(
             with pytest.raises(OSError, match=r"."):
                 read(server.url)
         assert read(server.url) == b"hello"
-    assert "can't start new thread" in capsys.readouterr().err
+    assert "can't start new thread" in caplog.text
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "_LONGEST_SECONDS", 0.5)
+    with (
+        ThreadedServer(hello, "127.0.0.1:0") as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as slow,
+    ):
+        cut = False
+        for byte in b"GET / HTTP/1.1\r\nx: " + b"y" * 1_000:
+            try:
+                slow.sendall(bytes([byte]))
+            except OSError:
+                cut = True
+                break
+            time.sleep(0.02)
+        assert cut
+        assert read(server.url) == b"hello"
+
+
+def test_of_too_many_connections_the_last_are_closed_and_there_is_room_again_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(serving, "_MOST_CONNECTIONS", 3)
+    with ThreadedServer(hello, "127.0.0.1:0") as server:
+        with contextlib.ExitStack() as silent:
+            for _ in range(3):
+                silent.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+            for _ in range(2):
+                with socket.create_connection(("127.0.0.1", server.port), timeout=20) as one:
+                    assert one.recv(1) == b""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                assert read(server.url) == b"hello"
+                break
+            time.sleep(0.02)
+        else:
+            pytest.fail("the server has no room again")
+    warnings = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert len(warnings) == 1
+    assert "too many connections" in caplog.text
 
 
 def test_a_taken_port_is_a_configuration_error_that_names_it() -> None:
