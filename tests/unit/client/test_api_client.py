@@ -888,6 +888,29 @@ class Handmade(NamespacedResourceG):
         return {"metadata": metadata, "spec": {"size": self.size}, "status": {"ready": self.ready}}
 
 
+class Versionless(Handmade):
+    """A class that does not write the version of what it was read from."""
+
+    def to_wire(self) -> JsonObject:
+        document = dict(super().to_wire())
+        metadata = dict(as_object(document["metadata"]))
+        del metadata["resourceVersion"]
+        return {**document, "metadata": metadata}
+
+
+async def test_a_change_is_laid_over_the_version_in_hand_though_its_class_does_not_write_it() -> None:
+    script = Script(ok(widget()))
+    client = ApiClient(script)
+    obj = await client.get(Versionless, "w", namespace="n")
+    base = client.snapshot(obj)
+    obj.metadata.resourceVersion = "6"  # another write of this program went through
+    obj.size = 9
+    script.answers = [ok(widget("6")), ok(widget("7"))]
+    await client.patch_from(base, obj)
+    assert [one.method for one in script.requests] == ["GET", "GET", "PATCH"]
+    assert as_object(script.body["metadata"])["resourceVersion"] == "6"
+
+
 T = TypeVar("T", bound=KubeObject)
 
 
