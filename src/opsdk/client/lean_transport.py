@@ -1,4 +1,4 @@
-"""The transport with nothing to spare: a sixth of the CPU that a general HTTP client needs for a small request."""
+"""The transport with nothing to spare: a fifth of the CPU that a general HTTP client needs for a small request."""
 
 from __future__ import annotations
 
