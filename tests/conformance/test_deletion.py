@@ -166,6 +166,26 @@ async def test_a_finalizer_without_a_domain_is_refused_for_built_in_kinds(api: A
 # --- delete preconditions on uid and resourceVersion ---
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"preconditions": {"resourceVersion": 1}},
+        {"preconditions": {"uid": 1}},
+        {"preconditions": "x"},
+        {"gracePeriodSeconds": "0"},
+        {"propagationPolicy": 1},
+        {"orphanDependents": "yes"},
+        {"dryRun": "All"},
+    ],
+)
+async def test_delete_options_of_a_wrong_type_are_refused_and_nothing_is_deleted(api: Api, options: Body) -> None:
+    await api.created("configmaps", config_map("a"))
+    answer = await api.delete("configmaps", "a", options)
+    assert (answer.status, answer.body["reason"]) == (400, "BadRequest")
+    assert answer.body["message"].startswith("json: cannot unmarshal ")
+    assert (await api.get("configmaps", "a")).status == 200
+
+
 async def test_a_delete_checks_its_preconditions(api: Api) -> None:
     created = await api.created("configmaps", config_map("a"))
     wrong = "00000000-0000-0000-0000-000000000000"

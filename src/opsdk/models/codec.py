@@ -120,8 +120,13 @@ class _StructCodec:
         self.resource = resource
         self._kind = kind
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
-        names = {field.name for field in msgspec.structs.fields(kind)}
-        self._has_type = {"apiVersion", "kind"} <= names
+        # A class that leaves out defaults leaves out its type as well, where that is the default.
+        omits = kind.__struct_config__.omit_defaults
+        defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
+        wanted = {"apiVersion": resource.api_version, "kind": resource.kind}
+        self._writes_type = all(
+            name in defaults and not (omits and defaults[name] == text) for name, text in wanted.items()
+        )
 
     def decode(self, raw: bytes, /) -> Any:
         try:
@@ -136,7 +141,7 @@ class _StructCodec:
 
     def encode(self, obj: Any, /, *, only_set: bool = False) -> bytes:
         try:
-            if self._has_type and obj.apiVersion == self.resource.api_version and obj.kind == self.resource.kind:
+            if self._writes_type and obj.apiVersion == self.resource.api_version and obj.kind == self.resource.kind:
                 return encode_struct(obj)
             document = struct_to_wire(obj)
         except ValueError as error:

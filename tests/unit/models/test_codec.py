@@ -84,6 +84,16 @@ class Gizmo(NamespacedResourceG, DictMixin, kw_only=True):
     status: MachineStatusStruct | None = None
 
 
+class Gadget(NamespacedResourceG, DictMixin, kw_only=True):
+    """A struct whose type is the default, which lightkube's structs leave out."""
+
+    _api_info = ApiInfo(resource=ResourceDef("demo.example.com", "v1", "Gadget"), plural="gadgets", verbs=["get"])
+    apiVersion: str | None = "demo.example.com/v1"  # noqa: N815 - Kubernetes' spelling
+    kind: str | None = "Gadget"
+    metadata: ObjectMeta | None = None
+    status: MachineStatusStruct | None = None
+
+
 class Own:
     """A class that knows its own JSON."""
 
@@ -136,6 +146,12 @@ def test_a_codec_is_made_once_for_each_class() -> None:
         (deployment(), "apps/v1", "Deployment"),
         (Widget(spec=WidgetSpec()), "demo.example.com/v1", "Widget"),
         (Gizmo(metadata=ObjectMeta(name="g")), "demo.example.com/v1", "Gizmo"),
+        (Gadget(metadata=ObjectMeta(name="g")), "demo.example.com/v1", "Gadget"),
+        (
+            codec_of(Gadget).decode(b'{"apiVersion":"demo.example.com/v1","kind":"Gadget","metadata":{"name":"g"}}'),
+            "demo.example.com/v1",
+            "Gadget",
+        ),
         (Crontab(metadata=ObjectMeta(name="c")), "demo.example.com/v1", "Crontab"),
         (Own("o", 1), "demo.example.com/v1", "Own"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import msgspec
 import pytest
@@ -489,3 +489,21 @@ async def test_a_reconciler_on_lightkubes_own_client_is_recorded_too() -> None:
         await sim.create(thing())
         sim.expect_create(ConfigMap, matching(lambda created: data(created) == {"a": "1"}))
         await sim.reconcile()
+
+
+class Forgetful:
+    """A reconciler of somebody who does not check types."""
+
+    def __init__(self, client: Client, returned: object) -> None:
+        self.returned = returned
+
+    async def reconcile(self, request: Request) -> Result:
+        return cast("Result", self.returned)
+
+
+@pytest.mark.parametrize("returned", [None, 5, {}, Result])
+async def test_a_reconciler_that_returns_no_result_is_told_so(returned: object) -> None:
+    async with Simulator(lambda client: Forgetful(client, returned)) as sim:
+        with pytest.raises(SimulatorUsageError, match=r"has to return a Result, such as Result\(\)"):
+            await sim.create(thing())
+        sim.clear()

@@ -370,7 +370,31 @@ def _optional_body(call: Call) -> Document:
     return body_object(call)
 
 
+_DELETE_OPTIONS: Final[Mapping[tuple[str, ...], tuple[type, str]]] = {
+    ("gracePeriodSeconds",): (int, "int64"),
+    ("orphanDependents",): (bool, "bool"),
+    ("propagationPolicy",): (str, "v1.DeletionPropagation"),
+    ("dryRun",): (list, "[]string"),
+    ("preconditions",): (dict, "v1.Preconditions"),
+    ("preconditions", "uid"): (str, "types.UID"),
+    ("preconditions", "resourceVersion"): (str, "string"),
+}
+"""What they are in JSON, and in Go."""
+_JSON_NAMES: Final[Mapping[type, str]] = {bool: "bool", str: "string", dict: "object", list: "array"}
+
+
+def _check_delete_options(body: Document) -> None:
+    """A precondition that cannot be read is none that was met."""
+    for path, (wanted, go) in _DELETE_OPTIONS.items():
+        found = dig(body, *path)
+        if found is not None and type(found) is not wanted:
+            what = _JSON_NAMES.get(type(found), "number")
+            field = ".".join(path)
+            raise bad_request(f"json: cannot unmarshal {what} into Go struct field DeleteOptions.{field} of type {go}")
+
+
 def _delete_options(call: Call, body: Document) -> DeleteOptions:
+    _check_delete_options(body)
     query = call.query
     grace: Value = body.get("gracePeriodSeconds")
     if grace is None and query.get("gracePeriodSeconds", "").lstrip("-").isdigit():

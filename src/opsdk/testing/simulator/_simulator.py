@@ -303,7 +303,7 @@ class Simulator(Expectations, Generic[R_co]):
         pending.ran(request)
         with clock.using(self._clock):
             try:
-                result = await self._world.reconciler.reconcile(request)
+                result: object = await self._world.reconciler.reconcile(request)
             except TerminalError:
                 raise
             except RetryError as error:
@@ -312,6 +312,9 @@ class Simulator(Expectations, Generic[R_co]):
             except Exception:
                 pending.changed[request] = None
                 raise
+        if not isinstance(result, Result):
+            what = "None" if result is None else f"{result!r}"
+            raise SimulatorUsageError(f"reconcile returned {what}; it has to return a Result, such as Result()")
         if result.requeue_after is not None:
             pending.timers[request] = self._clock.now() + result.requeue_after
         return result
