@@ -303,7 +303,7 @@ class Simulator(Expectations, Generic[R_co]):
         pending.ran(request)
         with clock.using(self._clock):
             try:
-                result: object = await self._world.reconciler.reconcile(request)
+                result = cast("object", await self._world.reconciler.reconcile(request))
             except TerminalError:
                 raise
             except RetryError as error:
