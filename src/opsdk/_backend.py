@@ -25,6 +25,7 @@ __all__ = [
     "Signal",
     "ThreadWaker",
     "current_loop",
+    "is_on_trio",
     "is_stray_cancellation",
     "no_stray_cancellation",
     "stray_cancellation",
@@ -71,20 +72,28 @@ class LoopHandle(Protocol):
         ...
 
 
+def is_on_trio() -> bool:
+    """Whether this task is trio's.
+
+    Trio may be a guest of an asyncio loop. Its tasks tell, for its run goes on while the host's own do something.
+    """
+    if "trio" not in sys.modules:  # it is optional, and whoever runs on it has imported it
+        return False
+    import trio
+
+    return trio.lowlevel.in_trio_task()
+
+
 def current_loop() -> LoopHandle:
     """The loop that this task runs on.
 
     Raises:
         RuntimeError: It runs on none.
     """
-    # trio is optional, and whoever runs on it has imported it. It comes first: it may be a guest of an asyncio loop,
-    # and there it is its tasks that tell, for the run goes on while the host's own do something.
-    module = sys.modules.get("trio")
-    if module is not None:
+    if is_on_trio():
         import trio
 
-        if trio.lowlevel.in_trio_task():
-            return _TrioLoop(trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock())
+        return _TrioLoop(trio.lowlevel.current_trio_token(), trio.lowlevel.current_clock())
     return _AsyncioLoop(asyncio.get_running_loop())
 
 

@@ -15,12 +15,13 @@ import ipaddress
 import math
 import select
 import socket
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 import anyio
+
+from opsdk._backend import is_on_trio
 
 if TYPE_CHECKING:
     import trio
@@ -70,13 +71,10 @@ async def connect_tcp(host: str, port: int) -> TcpConnection:
     Raises:
         OSError: None does.
     """
-    # See `current_loop`.
-    module = sys.modules.get("trio")
-    if module is not None:
+    if is_on_trio():
         import trio
 
-        if trio.lowlevel.in_trio_task():
-            return _TrioConnection(await trio.open_tcp_stream(host, port, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS))
+        return _TrioConnection(await trio.open_tcp_stream(host, port, happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS))
     return await _connect_on_asyncio(host, port)
 
 

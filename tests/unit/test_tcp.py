@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import final
 
 import anyio
 import anyio.abc
@@ -349,31 +350,44 @@ async def test_a_server_with_another_name_is_refused_and_told_why(pki: Path) -> 
         await anyio.sleep(0.01)
 
 
-async def test_a_broken_record_behind_good_ones_is_an_error_and_no_end(pki: Path) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+@final
+class ByHand:
+    """The server's side of TLS, record by record."""
 
+    def __init__(self, stream: anyio.abc.ByteStream, pki: Path) -> None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(pki / "server.crt", pki / "server.key")
+        self._stream = stream
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+
+    async def until_done(self, call: Callable[[], object]) -> None:
+        """Call it until the peer has sent what it needs."""
+        while True:
+            try:
+                call()
+            except ssl.SSLWantReadError:
+                if self._outgoing.pending:
+                    await self._stream.send(self._outgoing.read())
+                self._incoming.write(await self._stream.receive())
+            else:
+                return
+
+    def records(self) -> bytes:
+        """What was written since the last time."""
+        return self._outgoing.read()
+
+
+async def test_a_broken_record_behind_good_ones_is_an_error_and_no_end(pki: Path) -> None:
     async def forge(stream: anyio.abc.ByteStream) -> None:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        server = ByHand(stream, pki)
         async with stream:
-            shaken = False
-            while True:
-                try:
-                    if not shaken:
-                        tls.do_handshake()
-                    shaken = True
-                    tls.read()
-                except ssl.SSLWantReadError:
-                    if outgoing.pending:
-                        await stream.send(outgoing.read())
-                    incoming.write(await stream.receive())
-                else:
-                    break
-            tls.write(b"good")
-            records = outgoing.read()
-            tls.write(b"evil")
-            records += outgoing.read()
+            await server.until_done(server.tls.do_handshake)
+            await server.until_done(server.tls.read)
+            server.tls.write(b"good")
+            records = server.records()
+            server.tls.write(b"evil")
+            records += server.records()
             await stream.send(records[:-1] + bytes([records[-1] ^ 1]))
             with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
                 await stream.receive()
@@ -388,27 +402,16 @@ async def test_a_broken_record_behind_good_ones_is_an_error_and_no_end(pki: Path
 
 
 async def test_what_follows_a_goodbye_is_not_read_and_the_connection_is_not_used_again(pki: Path) -> None:
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(pki / "server.crt", pki / "server.key")
     left = anyio.Event()
 
     async def goodbye(stream: anyio.abc.ByteStream) -> None:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        server = ByHand(stream, pki)
         async with stream:
-            while True:
-                try:
-                    tls.do_handshake()
-                except ssl.SSLWantReadError:
-                    if outgoing.pending:
-                        await stream.send(outgoing.read())
-                    incoming.write(await stream.receive())
-                else:
-                    break
-            tls.write(b"last")
+            await server.until_done(server.tls.do_handshake)
+            server.tls.write(b"last")
             with suppress(ssl.SSLError):
-                tls.unwrap()
-            await stream.send(outgoing.read() + b"and more")
+                server.tls.unwrap()
+            await stream.send(server.records() + b"and more")
             await left.wait()  # the connection itself stands
 
     async with serving(goodbye) as port, connected(port, pki) as wire:

@@ -171,11 +171,6 @@ class Injector:
         self._window_count = 0
         self._counts = {"write": 0, "read": 0, "event": 0}
 
-    @property
-    def all_hit(self) -> bool:
-        """Whether every fault of the plan has happened."""
-        return not self._armed
-
     def next_number(self, what: str) -> int:
         """Count one write, read or event."""
         self._counts[what] += 1
