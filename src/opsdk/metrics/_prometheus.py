@@ -1,6 +1,6 @@
 """What we count, as prometheus_client shows it. Loaded by the first scrape, or with a registry of the program's own.
 
-It is 40 ms of a start and 5 MB, which nothing needs before somebody asks for numbers.
+It is up to 40 ms of a start and 5 MB, which nothing needs before somebody asks for numbers.
 """
 
 from __future__ import annotations
